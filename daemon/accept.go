@@ -1,15 +1,10 @@
 package daemon
 
 import (
-	"errors"
-	"fmt"
 	"net"
-	"os"
-	"syscall"
 	"time"
 
-	"github.com/ringcache/ringcache/daemon/internal/process"
-	"github.com/ringcache/ringcache/daemon/internal/promise"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
@@ -19,19 +14,19 @@ const (
 	refuseTime   = time.Second // for one of them
 )
 
-// accept serves a connection, or refuses it. Who is refused does not count as a connection: one process that makes ever more takes
-// nobody's place.
+// accept serves a connection, or refuses it. Who is refused does not count as a connection: one process
+// that makes ever more takes nobody's place.
 func (s *Server) accept(conn net.Conn) {
 	s.meter.accepted.Add(1)
-	client, why := s.identify(conn)
-	if why == nil && s.admit(conn, client) {
+	client, err := s.registry.Identify(conn)
+	if err == nil && s.admit(conn, client) {
 		return
 	}
-	if client != nil {
+	why := &wire.Error{Kind: wire.KindBusy, Text: "there are as many connections as there may be; raise max-connections, or close some"}
+	if err != nil {
+		why = refusal(err)
+	} else {
 		client.Leave()
-	}
-	if why == nil {
-		why = &wire.Error{Kind: wire.KindBusy, Text: "there are as many connections as there may be; raise max-connections, or close some"}
 	}
 	if why.Kind == wire.KindBusy {
 		s.busy.Warn(s.log, "a connection was refused", "reason", why.Text)
@@ -42,7 +37,7 @@ func (s *Server) accept(conn net.Conn) {
 }
 
 // admit serves a connection of a client, unless there are too many, or the server ends.
-func (s *Server) admit(conn net.Conn, client *promise.Client) bool {
+func (s *Server) admit(conn net.Conn, client *registry.Client) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing || len(s.conns) >= s.limits.MaxConnections {
@@ -88,43 +83,13 @@ func (s *Server) explain(conn net.Conn, why *wire.Error) {
 	}
 }
 
-// identify returns the client of a connection, or why it is refused.
-func (s *Server) identify(conn net.Conn) (*promise.Client, *wire.Error) {
-	raw, ok := conn.(syscall.Conn)
-	if !ok {
-		return nil, &wire.Error{Kind: wire.KindPermission, Text: "nobody knows who is connected: this is no socket"}
-	}
-	p, user, err := process.Peer(raw)
-	if err != nil {
-		return nil, &wire.Error{Kind: unknownPeer(err), Text: fmt.Sprintf("nobody knows who is connected: %v", err)}
-	}
-	if own := os.Geteuid(); int(user) != own {
-		p.Close()
-		s.odd.Warn(s.log, "a client of another user was refused", "user", user, "pid", p.ID().PID)
-		return nil, &wire.Error{Kind: wire.KindPermission, Text: fmt.Sprintf("you are user %d, and the daemon serves user %d only; run both as one user", user, own)}
-	}
-	s.mu.Lock()
-	most := max(1, s.limits.MaxConnections/4)
-	s.mu.Unlock()
-	c, err := s.book.Enter(p, most)
-	if err != nil {
-		return nil, refusal(err)
-	}
-	return c, nil
+// kinds are the registry's kinds of refusals, in the words of the protocol.
+var kinds = map[registry.Kind]wire.Kind{
+	registry.Internal: wire.KindInternal, registry.Invalid: wire.KindInvalid, registry.Permission: wire.KindPermission,
+	registry.Busy: wire.KindBusy, registry.Taken: wire.KindHello, registry.Closing: wire.KindClosing,
 }
 
-// refusal returns an error of promises as one of the protocol.
+// refusal returns an error of the registry as one of the protocol.
 func refusal(err error) *wire.Error {
-	kind := wire.KindInternal
-	switch {
-	case errors.Is(err, promise.ErrOwner), errors.Is(err, process.ErrDead):
-		kind = wire.KindPermission
-	case errors.Is(err, promise.ErrLimit):
-		kind = wire.KindBusy
-	case errors.Is(err, promise.ErrClosed), errors.Is(err, os.ErrClosed):
-		kind = wire.KindClosing
-	case errors.Is(err, promise.ErrTaken):
-		kind = wire.KindHello
-	}
-	return &wire.Error{Kind: kind, Text: err.Error()}
+	return &wire.Error{Kind: kinds[registry.KindOf(err)], Text: err.Error()}
 }

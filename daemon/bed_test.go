@@ -117,7 +117,7 @@ func (b *bed) listen() {
 func (b *bed) stop() {
 	b.Helper()
 	if !b.strangers { // the test's connections may be closing
-		b.eventually("the book agrees with the store", func() bool { return b.server.book.Check() == nil })
+		b.eventually("the registry agrees with the store", func() bool { return b.server.registry.Check() == nil })
 	}
 	b.strangers = false
 	assert.NoError(b, b.level.CheckStructure())
@@ -338,7 +338,7 @@ func all(s wire.Status, n int) []wire.Status {
 // free expects that no lease is left, and that nothing is held.
 func (b *bed) free() {
 	b.Helper()
-	require.NoError(b, b.server.book.Check())
+	require.NoError(b, b.server.registry.Check())
 	require.Empty(b, b.store.Leases())
 	n := b.server.Counters()
 	require.Zero(b, n.Leases)

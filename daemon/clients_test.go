@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/encoder"
 )
@@ -98,22 +99,34 @@ func TestStoredCountsWhatWasPublished(t *testing.T) {
 
 // TestManyClientsAreListed: a reply stays within its limit.
 func TestManyClientsAreListed(t *testing.T) {
-	b := newBed(t, nil)
+	b := newBed(t, func(b *bed) { b.so.Limits.MaxSessions = 16 * maxClients })
 	p := b.hello(session1)
-	c := b.server.visitors.sessions[session1].client
+	client := b.connection().client
 	long := strings.Repeat("x", 255)
-	var visits []*visit
+	var users []*registry.Session
 	for i := range 2 * maxClients {
-		visits = append(visits, b.server.enter(c, fmt.Sprintf("session-%055d", i), long[:wire.MaxClient], long))
+		u, err := b.server.registry.Join(client, protocol, fmt.Sprintf("session-%055d", i), long[:wire.MaxClient], func() {})
+		require.NoError(t, err)
+		u.Count(long, registry.Use{}, true)
+		users = append(users, u)
 	}
 	r := p.ok(wire.Request{Op: wire.Stat, List: true})
 	require.Len(t, r.Clients, maxClients)
 	frame, err := wire.AppendReply(nil, &wire.Reply{ID: 1, Clients: r.Clients})
 	require.NoError(t, err)
 	require.Less(t, len(frame), 600*maxClients)
-	for _, x := range visits {
-		b.server.leave(x)
+	for _, u := range users {
+		u.Leave()
 	}
+}
+
+// connection returns the only connection.
+func (b *bed) connection() *connection {
+	b.Helper()
+	b.server.mu.Lock()
+	defer b.server.mu.Unlock()
+	require.Len(b, b.server.conns, 1)
+	return slices.Collect(maps.Keys(b.server.conns))[0]
 }
 
 // TestTakeoverWhileFull: a connection that has no room for its objects, while another one takes its session
@@ -121,12 +134,7 @@ func TestManyClientsAreListed(t *testing.T) {
 func TestTakeoverWhileFull(t *testing.T) {
 	b := newBed(t, nil)
 	b.hello(session1)
-	b.server.mu.Lock()
-	conns := slices.Collect(maps.Keys(b.server.conns))
-	b.server.mu.Unlock()
-	require.Len(t, conns, 1)
-	c := conns[0]
-	x := c.session.visit
+	c := b.connection()
 	var both sync.WaitGroup
 	both.Go(func() {
 		for range 1000 {
@@ -135,28 +143,14 @@ func TestTakeoverWhileFull(t *testing.T) {
 	})
 	both.Go(func() {
 		for i := range 1000 {
-			b.server.leave(b.server.enter(x.client, session1, fmt.Sprint("label ", i), ""))
+			_, err := b.server.registry.Join(c.client, protocol, session1, fmt.Sprint("label ", i), func() {})
+			require.NoError(t, err)
 		}
 	})
 	both.Wait()
 	list := b.server.clientList()
 	require.Len(t, list, 1)
 	require.Equal(t, "label 999", list[0].Client)
-}
-
-// TestRecentUse: what is older than five minutes goes, in steps.
-func TestRecentUse(t *testing.T) {
-	var r recent
-	require.Equal(t, wire.Use{}, r.sum(0))
-	r.add(0, wire.Use{Hits: 1})
-	r.add(9*time.Second, wire.Use{Hits: 2, Misses: 1})
-	r.add(100*time.Second, wire.Use{Stored: 5})
-	require.Equal(t, wire.Use{Seconds: 101, Hits: 3, Misses: 1, Stored: 5}, r.sum(101*time.Second))
-	require.Equal(t, wire.Use{Seconds: 299, Hits: 3, Misses: 1, Stored: 5}, r.sum(299*time.Second))
-	require.Equal(t, wire.Use{Seconds: 290, Stored: 5}, r.sum(300*time.Second))
-	r.add(301*time.Second, wire.Use{Hits: 7})
-	require.Equal(t, wire.Use{Seconds: 295, Hits: 7, Stored: 5}, r.sum(305*time.Second))
-	require.Equal(t, wire.Use{Seconds: 295}, r.sum(2005*time.Second))
 }
 
 // TestLogsOfClients: a line when a process comes, and one when it goes, however many connections it has; none

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringcache/ringcache/daemon/internal/promise"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
@@ -28,7 +28,7 @@ type connection struct {
 	server *Server
 	conn   net.Conn
 
-	client *promise.Client
+	client *registry.Client
 
 	// Of the goroutine.
 	session *session // nil before Hello
@@ -116,7 +116,6 @@ func (c *connection) serve() {
 	defer func() {
 		if c.session != nil {
 			c.session.user.Leave()
-			s.leave(c.session.visit)
 			c.session.looks.end()
 		}
 	}()
@@ -196,7 +195,7 @@ func (c *connection) needs(q *wire.Request, body int) int64 {
 	n := body + bytesOfName*(len(q.Names)+len(q.Objects)+len(q.Leases))
 	switch {
 	case q.List:
-		n += bytesOfLease*min(c.server.book.Counts().Leases, maxListed) + bytesOfName*min(c.server.visitors.len(), maxClients)
+		n += bytesOfLease*min(c.server.registry.Counts().Leases, maxListed) + bytesOfName*min(c.server.registry.Counts().Connected, maxClients)
 	case q.Op == wire.Get && len(q.Names) == 0 && c.session != nil:
 		n += bytesOfName * min(c.session.user.Objects(q.Lease), maxListed)
 	}

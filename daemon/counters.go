@@ -58,7 +58,7 @@ type RefusedCounter struct {
 
 // Counters reports what the server has now, and what it has done since its start.
 func (s *Server) Counters() Counters {
-	n := s.book.Counts()
+	n := s.registry.Counts()
 	c := Counters{
 		Sessions: n.Sessions, Processes: n.Processes, Leases: n.Leases, Waiting: n.Waiting, Held: n.Held,
 		Recovered: n.Recovered, EndedByTime: n.EndedByTime, EndedByExit: n.EndedByExit, Accepted: s.meter.accepted.Load(),
@@ -85,7 +85,6 @@ var (
 // meter counts what a server does.
 type meter struct {
 	accepted atomic.Uint64
-	stored   atomic.Int64 // objects that were published
 	requests [len(meterOps)]struct {
 		nanoseconds atomic.Int64
 		within      [len(LatencyBounds) + 1]atomic.Uint64
@@ -115,17 +114,6 @@ func (m *meter) items(op wire.Op, items []wire.Item) {
 			m.answers[i][j].Add(1)
 		}
 	}
-}
-
-// use returns the hits, misses and stored objects since the start.
-func (m *meter) use() (hits, misses, stored int64) {
-	count := func(op wire.Op, status wire.Status) int64 {
-		return int64(m.answers[slices.Index(meterOps[:], op)][slices.Index(meterStatuses[:], status)].Load())
-	}
-	for _, status := range missStatuses {
-		misses += count(wire.Pin, status)
-	}
-	return count(wire.Pin, wire.StatusHit), misses, m.stored.Load()
 }
 
 func (m *meter) refuse(kind wire.Kind) {

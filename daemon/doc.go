@@ -7,10 +7,13 @@
 // # Promises
 //
 // A client is a session, and a session belongs to the process that connected. What a session was promised,
-// its leases with what they pin and reserve, stands in the shared segment and survives the daemon. It ends by
+// its leases with what they pin and reserve, stands in the shared segment and survives the daemon: the memory level owns it. It ends by
 // the client's word, with its time, or with the client's process; not with a connection, and not with the
 // daemon. Reservations end a while after it, since the client may be writing. The next daemon over the same
 // segment takes all of it over, and keeps it for a grace time until the client comes back.
+//
+// Sessions, the names of their leases and the limits of processes are in one registry, package daemon/internal/registry, which Run opens
+// and which all protocols share. A Server is one protocol, with the name "ringcache" there.
 //
 // # Who harms whom
 //

@@ -1,13 +1,9 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
-	"syscall"
-
-	"github.com/ringcache/ringcache/daemon/wire"
 )
 
 // files is how many descriptors the parts of a daemon may have.
@@ -104,17 +100,4 @@ func (c Config) checkFiles() error {
 func (c Config) howToOpen() string {
 	f := c.divide(1 << 20) // so many that nothing is cut
 	return fmt.Sprintf("set --ulimit nofile=%[1]d in docker run, ulimits: {nofile: %[1]d} in a compose file, or LimitNOFILE=%[1]d in a systemd unit", f.all-f.clients+c.configured().need())
-}
-
-// noDescriptors reports an error that passes when somebody closes something.
-func noDescriptors(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
-}
-
-// unknownPeer is the kind of error for a client of which nobody knows who it is.
-func unknownPeer(err error) wire.Kind {
-	if noDescriptors(err) {
-		return wire.KindBusy
-	}
-	return wire.KindPermission
 }

@@ -49,7 +49,7 @@ func TestGrace(t *testing.T) {
 	l := b.lease("session-2/late")
 	require.Equal(t, wire.Lease{Name: l.Name, Client: "test", PID: one.pid(), Reserved: 1, Bytes: 1000, Waiting: true}, *l)
 	require.Equal(t, []wire.Status{wire.StatusHit, wire.StatusReserved}, statuses(back.get("late", "b", "x")))
-	require.NoError(t, b.server.book.Check())
+	require.NoError(t, b.server.registry.Check())
 
 	b.restart() // once more: what is left has another grace time
 	b.pass(time.Minute, "the end of the grace time", func() bool { return b.lease(session1+"/late").Pinned == 0 })
@@ -98,19 +98,20 @@ func TestStrangeLeases(t *testing.T) {
 	forever := time.Time{}
 	id := fmt.Sprint(os.Getpid(), " 0")
 	strangers := map[string]string{
-		"no-slash":                      "0 0 no-slash test",
+		"no-slash":                      "0 0 test",
 		"/":                             "",
-		"session-8/l":                   "",
-		"session-9/l":                   "x y session-9 test",
-		"session-10/l":                  "1 2 session-11 test",
-		"session-12/":                   "1 2 session-12 test",
-		"a/b/c":                         "0 0 a/b test",
-		"session-13/l/m":                id + " session-13 " + strings.Repeat("x", 200),
+		"session-8/l":                   "0 0 test",
+		"ringcache/session-9/l":         "x y test",
+		"ringcache/session-10/l":        "0 0",
+		"ringcache/session-12/":         "0 0 test",
+		"ringcache//l":                  "0 0 test",
+		"/session-13/l":                 id + strings.Repeat("x", 200),
 		strings.Repeat("s", 200) + "/l": "-1 5 " + strings.Repeat("s", 100) + " test",
 		"other face":                    "kv",
 		"bytes \xff":                    "\xfe \xff",
-		"session-14/l":                  "0 0 session-14 ",
-		"session-15/l":                  "1 1@1 session-15 test",
+		"kv/session-16/l":               "0 0 another protocol",
+		"ringcache/session-14/l":        "0 0 ",
+		"ringcache/session-15/l":        "1 1@1 test",
 	}
 	for id, owner := range strangers {
 		b.strange(id, owner, forever)
@@ -127,9 +128,9 @@ func TestStrangeLeases(t *testing.T) {
 	p := b.hello("session-14")
 	require.Equal(t, all(wire.StatusHit, 1), statuses(p.get("l", "a")))
 	b.hello("session-15").release("l")
-	require.NoError(t, b.server.book.Check())
+	require.NoError(t, b.server.registry.Check())
 	b.pass(31*time.Second, "the end of the grace time", func() bool { return len(b.server.Leases()) == 1 })
-	require.Equal(t, all(wire.StatusReserved, 1), statuses(p.get("l", "of session-14/l")))
+	require.Equal(t, all(wire.StatusReserved, 1), statuses(p.get("l", "of ringcache/session-14/l")))
 	p.release("l")
 	b.free()
 }
@@ -145,14 +146,14 @@ func TestSessionOfTwoProcesses(t *testing.T) {
 	q.pin("l", "a")
 	owner := ""
 	for _, l := range b.store.Leases() {
-		if l.ID == "session-3/l" {
-			owner = strings.Replace(l.Owner, "session-3", "session-2", 1)
+		if l.ID == "ringcache/session-3/l" {
+			owner = l.Owner
 		}
 	}
-	b.strange("session-2/m", owner, time.Time{})
+	b.strange("ringcache/session-2/m", owner, time.Time{})
 	b.restart()
 	require.Equal(t, 3, b.waiting())
-	require.NoError(t, b.server.book.Check())
+	require.NoError(t, b.server.registry.Check())
 	b.pass(31*time.Second, "the end of the grace time", func() bool { return len(b.server.Leases()) == 0 })
 	b.free()
 }
@@ -161,7 +162,7 @@ func TestSessionOfTwoProcesses(t *testing.T) {
 func TestProcessThatCantBeIdentified(t *testing.T) {
 	b := newBed(t, nil)
 	b.hello("session-9").store(b, "a")
-	b.strange("session-2/l", "0 0 session-2 test", b.clock.now().Add(time.Hour))
+	b.strange("ringcache/session-2/l", "0 0 test", b.clock.now().Add(time.Hour))
 	b.restart()
 	one := newPuppet(t)
 	p := one.hello(b.socket, "session-2")
@@ -169,7 +170,7 @@ func TestProcessThatCantBeIdentified(t *testing.T) {
 	require.NoError(t, p.conn.Close())
 	b.eventually("the connection is gone", func() bool { return b.server.Counters().Connections == 0 })
 	b.clock.pass(35 * time.Second)
-	b.server.book.Look()
+	b.server.registry.Look()
 	require.NotNil(t, b.lease("session-2/l"), "it has a process now")
 	one.kill()
 	b.eventually("the end of the process", func() bool { return b.lease("session-2/l") == nil })

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/ringcache/ringcache/daemon/internal/promise"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/encoder"
 	"github.com/ringcache/ringcache/tier"
@@ -16,12 +16,11 @@ import (
 // session is what a connection uses after Hello.
 type session struct {
 	id   string
-	user *promise.Session
+	user *registry.Session
 	// identifiers is set for clients that store encoders' outputs: their names have to be of content.
 	identifiers bool
 	looks       *looks
 	work        *work
-	visit       *visit
 	stored      int // objects that the request published, until they are counted
 }
 
@@ -43,19 +42,19 @@ func (c *connection) handle(q *wire.Request) *wire.Reply {
 	case wire.Reserve:
 		p, err = c.session.reserve(q)
 	case wire.Commit:
-		p, err = c.session.settle(q, func(keys []tier.Key) ([]error, error) {
+		p, err = c.session.endReservations(q, func(keys []tier.Key) ([]error, error) {
 			errs, published, err := c.session.user.Commit(q.Lease, keys, q.Keep, seconds(q))
 			c.session.stored += published
 			return errs, err
 		})
 	case wire.Abort:
-		p, err = c.session.settle(q, func(keys []tier.Key) ([]error, error) { return c.session.user.Abort(q.Lease, keys) })
+		p, err = c.session.endReservations(q, func(keys []tier.Key) ([]error, error) { return c.session.user.Abort(q.Lease, keys) })
 	case wire.Release:
 		p, err = c.session.release(q)
 	case wire.Stat:
 		p = c.stat(q)
 	case wire.Clear:
-		p = c.clear(q)
+		p, err = c.clear(q)
 	default:
 		return failed(wire.KindUnsupported, fmt.Sprintf("operation %.64q is unknown", q.Op))
 	}
@@ -86,15 +85,15 @@ func (c *connection) hello(q *wire.Request) *wire.Reply {
 	}
 	if c.session != nil { // it would be taken over from this connection
 		c.session.user.Leave()
-		s.leave(c.session.visit)
 		c.session.looks.end()
 		c.session = nil
 	}
-	user, err := s.book.Join(c.client, q.Session, q.Client, c.close)
+	user, err := s.registry.Join(c.client, protocol, q.Session, q.Client, c.close)
 	if err != nil {
 		return &wire.Reply{Error: refusal(err)}
 	}
-	c.session = &session{id: q.Session, user: user, identifiers: q.Fingerprint != nil, visit: s.enter(c.client, q.Session, q.Client, space), work: &c.work, looks: &looks{rooms: c.work.rooms, part: c.work.part}}
+	c.session = &session{id: q.Session, user: user, identifiers: q.Fingerprint != nil, work: &c.work, looks: &looks{rooms: c.work.rooms, part: c.work.part}}
+	user.Count(space, registry.Use{}, space == "")
 	s.mu.Lock()
 	l := s.limits
 	s.mu.Unlock()
@@ -226,8 +225,8 @@ func (s *session) reserve(q *wire.Request) (*wire.Reply, error) {
 	})
 }
 
-// settle commits or aborts.
-func (s *session) settle(q *wire.Request, do func([]tier.Key) ([]error, error)) (*wire.Reply, error) {
+// endReservations commits or aborts.
+func (s *session) endReservations(q *wire.Request, do func([]tier.Key) ([]error, error)) (*wire.Reply, error) {
 	items := make([]wire.Item, len(q.Names))
 	keys, places := s.keysOf(q.Space, q.Names, items)
 	return &wire.Reply{Items: items}, s.work.pieces(len(keys), func(from, to int) error {

@@ -39,7 +39,7 @@ func TestRoundTrip(t *testing.T) {
 	require.Equal(t, "note of a", string(hits[0].Note))
 	require.Equal(t, items[0].Offset, hits[0].Offset)
 	require.Equal(t, []wire.Status{wire.StatusHit, wire.StatusEnded}, statuses(q.get("l", "a", "x")))
-	require.NoError(t, b.server.book.Check())
+	require.NoError(t, b.server.registry.Check())
 	q.release("l")
 	b.free()
 }

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/ringcache/ringcache/daemon/internal/promise"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -18,7 +18,8 @@ type ServerOptions struct {
 	Memory tier.MemoryLevel
 	// ShmDir is the directory of Memory's segment, /dev/shm if empty.
 	ShmDir string
-	// Grace is how long promises of the daemon before are kept for a client that has not come back. 0 is 30 seconds.
+	// Grace is how long promises of the daemon before are kept for a client that has not come back. 0 is
+	// 30 seconds.
 	Grace  time.Duration
 	Limits Limits
 	// Version is the program's, for people: it is what clients are answered to Hello.
@@ -27,6 +28,9 @@ type ServerOptions struct {
 	// the records over, those that are too many at a time are dropped and counted, and Shutdown waits for the
 	// last ones, for two seconds at most.
 	Logger *slog.Logger
+
+	// registry has the sessions of all protocols, of this one too. A server without one makes its own.
+	registry *registry.Registry
 
 	// For tests.
 	now      func() time.Time // the clock of Memory; nil is time.Now
@@ -39,14 +43,15 @@ type Limits struct {
 	// if others have none, and the same part of what others leave. So it is with the memory level's records
 	// of leases and objects.
 	MaxConnections, MaxSessions int
-	// MaxLeases is the most open leases of a session, 1024, and at most a quarter of those of the memory level.
+	// MaxLeases is the most open leases of a session, 1024, and at most a quarter of those of the memory
+	// level.
 	MaxLeases int
 	// MaxHeld is the most bytes that all sessions of a process have pinned and reserved if others have none,
 	// half of the memory level; beside others it is the same part of what they leave. What two leases of a
 	// process have counts twice.
 	MaxHeld int64
-	// MaxLease is the longest time of a lease, an hour; DefaultLease that of a request without one, 5 minutes. Both are
-	// rounded up to seconds.
+	// MaxLease is the longest time of a lease, an hour; DefaultLease that of a request without one, 5
+	// minutes. Both are rounded up to seconds.
 	MaxLease, DefaultLease time.Duration
 }
 
@@ -115,12 +120,29 @@ func capacity(m tier.MemoryLevel) int64 {
 	return m.Segment().Size
 }
 
-// promises returns the limits as the book of promises has them.
-func (l Limits) promises(m tier.MemoryLevel) promise.Limits {
+// forAll returns the limits as the registry has them, for the clients of all protocols.
+func (l Limits) forAll(m tier.MemoryLevel) registry.Limits {
 	seg := m.Segment()
-	return promise.Limits{
+	return registry.Limits{
 		Connections: l.MaxConnections, Sessions: l.MaxSessions, Leases: l.MaxLeases, Held: l.MaxHeld, Longest: l.MaxLease, Ordinary: l.DefaultLease,
-		// Half of the pins are for what the store has of its own, such as what is still to be written to lower levels.
+		// Half of the pins are for what the store has of its own, such as what is still to be written to
+		// lower levels.
 		Memory: capacity(m), Objects: int64(seg.Objects), Table: int64(seg.Leases), Pins: int64(seg.Pins) / 2,
 	}
+}
+
+// protocol is the name of the server's protocol in the registry, and in front of the IDs of its leases.
+const protocol = "ringcache"
+
+// openRegistry opens the registry of the sessions of a daemon, which takes over the leases that the
+// daemon before had. Those of processes that are dead end at once; the others wait for their clients,
+// each for one of the protocol that made it.
+func openRegistry(o ServerOptions) (*registry.Registry, error) {
+	grace := o.Grace
+	if grace == 0 {
+		grace = 30 * time.Second
+	}
+	return registry.Open(registry.Options{
+		Store: o.Store, Memory: o.Memory, Grace: grace, Limits: o.Limits.filled(o.Memory).forAll(o.Memory), Now: o.now, Logger: o.Logger,
+	})
 }

@@ -57,7 +57,7 @@ func runServer() {
 	go func() { served <- s.Serve(l) }()
 	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
-	fail(s.book.Check())
+	fail(s.registry.Check())
 	fail(s.Shutdown(context.Background()))
 	fail(<-served)
 	fail(store.Close())

@@ -32,7 +32,7 @@ func TestReservationsEnd(t *testing.T) {
 	b.holds(other.pin("l", "c")[0], "c")
 	other.release("l")
 	b.clock.pass(9 * time.Minute)
-	b.server.book.Look()
+	b.server.registry.Look()
 	require.Equal(t, all(wire.StatusPending, 1), statuses(other.reserve("w", "a")))
 
 	b.pass(time.Minute, "the end of reservations", func() bool { return b.lease(session1+"/w") == nil })
@@ -57,14 +57,14 @@ func TestReservationsAreExtended(t *testing.T) {
 	held := p.reserveFor(60, "w", "a")
 	for range 40 {
 		b.clock.pass(50 * time.Second)
-		b.server.book.Look()
+		b.server.registry.Look()
 		require.Equal(t, held, p.reserveFor(60, "w", "a"))
 	}
 	for range 5 {
 		b.pass(9*time.Minute, "the time of the lease passes", func() bool { return b.lease(session1+"/w").Seconds == 0 })
 		require.Equal(t, held, p.reserveFor(60, "w", "a"))
 		require.InDelta(t, 60, b.lease(session1+"/w").Seconds, 2)
-		require.NoError(t, b.server.book.Check())
+		require.NoError(t, b.server.registry.Check())
 	}
 	b.write(held[0], "a")
 	require.Equal(t, all(wire.StatusOK, 1), statuses(p.commit("w", true, "a")))
@@ -86,10 +86,10 @@ func TestReservationsEndAfterARestart(t *testing.T) {
 	require.Equal(t, 2, b.waiting())
 	b.pass(31*time.Second, "the end of the grace time", func() bool { return b.lease("session-2/long").Seconds == 0 })
 	b.clock.pass(9 * time.Minute)
-	b.server.book.Look()
+	b.server.registry.Look()
 	p := hung.hello(b.socket, session1)
 	require.Equal(t, short, p.get("w", "a"))
-	require.NoError(t, b.server.book.Check())
+	require.NoError(t, b.server.registry.Check())
 	b.pass(time.Minute, "the end of reservations", func() bool { return b.lease(session1+"/w") == nil })
 	require.Equal(t, all(wire.StatusEnded, 1), statuses(p.commit("w", false, "a")))
 	require.NotNil(t, b.lease("session-2/long"), "the client believes in the time that it was given")

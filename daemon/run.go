@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/internal/terminal"
 	shmmemory "github.com/ringcache/ringcache/shmring/memory"
 )
@@ -87,11 +88,12 @@ type runner struct {
 	notify  notifier
 	reloads chan struct{}
 
-	levels *levels
-	server *Server
-	socket *socket
-	phase  phases
-	probe  probe
+	levels   *levels
+	registry *registry.Registry // of the sessions of all protocols
+	server   *Server
+	socket   *socket
+	phase    phases
+	probe    probe
 }
 
 func newRunner(o RunOptions) *runner {
@@ -143,7 +145,13 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.socket.close()) }()
-	if r.server, err = NewServer(r.serverOptions()); err != nil {
+	o := r.serverOptions()
+	if r.registry, err = openRegistry(o); err != nil {
+		return err
+	}
+	defer r.registry.Close()
+	o.registry = r.registry
+	if r.server, err = NewServer(o); err != nil {
 		return err
 	}
 	return r.serve(ctx)
@@ -227,6 +235,7 @@ func (r *runner) drain() error {
 		r.log.Warn("connections were closed before their requests had ended")
 		err = nil
 	}
+	r.registry.Close() // all leases stay as they are
 	left, drainErr := r.levels.store.Drain(ctx)
 	switch {
 	case drainErr == nil:

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ringcache/ringcache/daemon/internal/promise"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/internal/shmfile"
@@ -24,23 +24,20 @@ type Server struct {
 	o        ServerOptions
 	log      *slog.Logger
 	records  *asyncLog // nil if whoever made the log flushes it
-	book     *promise.Book
+	registry *registry.Registry
 	segment  wire.Segment
 	started  time.Time
 	meter    meter
-	clears   clearer
-	visitors visitors
 	rooms    rooms
 
 	patience patience
 	features []string // of the protocol, see docs/daemon.md; none yet
 
-	odd   loglimit.Limit // what clients did that they should not do
 	panic loglimit.Limit
 	busy  loglimit.Limit
 	away  loglimit.Limit // errors of listeners
 
-	clearing, cleared, uncleared loglimit.Limit // clients clear as often as they like
+	full loglimit.Limit // clients ask for room as often as they like
 
 	ending context.Context // ends what is done in the background
 	end    context.CancelFunc
@@ -51,7 +48,7 @@ type Server struct {
 	limits    Limits
 	listeners map[net.Listener]struct{}
 	conns     map[*connection]struct{}
-	parts     map[*promise.Client]*part
+	parts     map[*registry.Client]*part
 	refusing  int // connections that are being refused
 	closing   bool
 }
@@ -64,7 +61,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	}
 	s := &Server{
 		o: o, log: o.Logger, started: time.Now(), limits: o.Limits.filled(o.Memory), patience: o.patience, closed: make(chan struct{}),
-		listeners: map[net.Listener]struct{}{}, conns: map[*connection]struct{}{}, parts: map[*promise.Client]*part{}, rooms: newRooms(),
+		listeners: map[net.Listener]struct{}{}, conns: map[*connection]struct{}{}, parts: map[*registry.Client]*part{}, rooms: newRooms(),
 	}
 	if s.patience == (patience{}) {
 		s.patience = ordinaryPatience
@@ -79,16 +76,14 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if s.segment, err = segmentOf(o); err != nil {
 		return nil, err
 	}
-	grace := o.Grace
-	if grace == 0 {
-		grace = 30 * time.Second
-	}
-	if s.book, err = promise.Open(promise.Options{Store: o.Store, Memory: o.Memory, Grace: grace, Limits: s.limits.promises(o.Memory), Now: o.now, Logger: s.log}); err != nil {
-		s.records.flush(flushTime)
-		return nil, err
+	if s.registry = o.registry; s.registry == nil {
+		o.Logger = s.log
+		if s.registry, err = openRegistry(o); err != nil {
+			s.records.flush(flushTime)
+			return nil, err
+		}
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.visitors.begin(s.started)
 	return s, nil
 }
 
@@ -195,7 +190,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if first {
 		go func() {
 			s.work.Wait()
-			s.book.Close()
+			if s.o.registry == nil {
+				s.registry.Close()
+			}
 			s.records.flush(flushTime)
 			close(s.closed)
 		}()
@@ -223,7 +220,7 @@ func (s *Server) SetLimits(l Limits) error {
 	s.mu.Lock()
 	s.limits = l
 	s.mu.Unlock()
-	s.book.SetLimits(l.promises(s.o.Memory))
+	s.registry.SetLimits(l.forAll(s.o.Memory))
 	return nil
 }
 
@@ -233,11 +230,14 @@ func (s *Server) Leases() []wire.Lease {
 	if s.o.now != nil {
 		now = s.o.now()
 	}
-	found := s.book.Leases(maxListed)
+	found := s.registry.Leases(maxListed)
 	out := make([]wire.Lease, len(found))
 	for i, l := range found {
+		if l.Protocol != protocol && l.Protocol != "" {
+			l.ID = l.Protocol + "/" + l.ID
+		}
 		out[i] = wire.Lease{Name: text(l.ID), Client: text(l.Label), PID: l.PID, Pinned: l.Pinned, Reserved: l.Reserved, Bytes: l.Bytes, Waiting: l.Waiting}
-		if !l.Lapsed {
+		if !l.Expired {
 			out[i].Seconds = max(1, int64((l.Until.Sub(now)+time.Second-1)/time.Second)) // 0 has another meaning
 		}
 	}
@@ -252,12 +252,12 @@ const maxListed = 16 << 10
 
 // State reports what the daemon has and does now. It does no input or output.
 func (s *Server) State() wire.State {
-	st, n := s.o.Store.State(), s.book.Counts()
+	st, n := s.o.Store.State(), s.registry.Counts()
 	out := wire.State{
-		Sessions: n.Sessions, Leases: n.Leases, Fetches: st.Fetches, Backlog: st.Backlog, Clearing: s.clears.isBusy(),
-		Seconds: int64(time.Since(s.started) / time.Second), Recent: s.visitors.use(),
+		Sessions: n.Sessions, Leases: n.Leases, Fetches: st.Fetches, Backlog: st.Backlog, Clearing: n.Clearing,
+		Seconds: int64(time.Since(s.started) / time.Second), Hits: n.Use.Hits, Misses: n.Use.Misses, Stored: n.Use.Stored,
+		Recent: &wire.Use{Seconds: int64(n.RecentTime / time.Second), Hits: n.Recent.Hits, Misses: n.Recent.Misses, Stored: n.Recent.Stored},
 	}
-	out.Hits, out.Misses, out.Stored = s.meter.use()
 	for _, l := range st.Levels {
 		out.Levels = append(out.Levels, levelOf(l))
 	}

@@ -19,7 +19,7 @@ func (b *bed) greedy(n int, take func(i int, p *peer)) (all []*puppet) {
 		all = append(all, newPuppet(b))
 		take(i, all[i].hello(b.socket, fmt.Sprint("session-of-greedy-", i)))
 	}
-	require.NoError(b, b.server.book.Check())
+	require.NoError(b, b.server.registry.Check())
 	return all
 }
 
@@ -141,5 +141,5 @@ func TestPinsThatAreShared(t *testing.T) {
 		q := newPuppet(t).hello(b.socket, fmt.Sprint("session-", i, "-of-many"))
 		require.Equal(t, all(wire.StatusHit, len(names)), statuses(q.pin("l", names...)), "process %d", i)
 	}
-	require.NoError(t, b.server.book.Check())
+	require.NoError(t, b.server.registry.Check())
 }

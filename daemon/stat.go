@@ -86,7 +86,7 @@ func (s *Server) look(l *looks, keys []tier.Key) {
 		s.rooms.lookers.Acquire(&l.part.lookers, make(chan struct{}, 1))
 		found := s.o.Store.Stat(s.ending, job.keys)
 		s.rooms.lookers.Release(&l.part.lookers, len(job.keys)/namesOfTurn)
-		l.settle(job, found)
+		l.keep(job, found)
 	})
 }
 
@@ -111,8 +111,8 @@ func (l *looks) ask(keys []tier.Key) *look {
 	return nil
 }
 
-// settle takes over what a lookup has found, for some seconds.
-func (l *looks) settle(job *look, found []tier.Located) {
+// keep keeps what a lookup has found, for some seconds.
+func (l *looks) keep(job *look, found []tier.Located) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running = false

@@ -4,7 +4,7 @@ import (
 	"runtime"
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
-	"github.com/ringcache/ringcache/daemon/internal/promise"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
@@ -93,7 +93,7 @@ type part struct {
 }
 
 // partOf returns the part of a client for one more connection, which ends with leavePart. The caller has the lock.
-func (s *Server) partOf(c *promise.Client) *part {
+func (s *Server) partOf(c *registry.Client) *part {
 	p := s.parts[c]
 	if p == nil {
 		p = &part{}
@@ -103,7 +103,7 @@ func (s *Server) partOf(c *promise.Client) *part {
 	return p
 }
 
-func (s *Server) leavePart(c *promise.Client) {
+func (s *Server) leavePart(c *registry.Client) {
 	p := s.parts[c]
 	if p.connections--; p.connections == 0 {
 		delete(s.parts, c)

@@ -152,6 +152,12 @@ func (c *containedLease) Pin(keys []Key) (placed []Placed) {
 	return c.Lease.Pin(keys)
 }
 
+// PinPrefix implements Lease.
+func (c *containedLease) PinPrefix(keys []Key) (placed []Placed) {
+	defer c.caught("PinPrefix", func(err error) { placed = repeat(min(len(keys), 1), Placed{Err: err}) })
+	return c.Lease.PinPrefix(keys)
+}
+
 // Unpin implements Lease.
 func (c *containedLease) Unpin(keys []Key) {
 	defer c.caught("Unpin", func(error) {})
@@ -188,6 +194,18 @@ func (c *containedLease) SetUntil(until time.Time) (err error) {
 	return c.Lease.SetUntil(until)
 }
 
+// Expire implements Lease.
+func (c *containedLease) Expire() {
+	defer c.caught("Expire", func(error) {})
+	c.Lease.Expire()
+}
+
+// Shrink implements Lease.
+func (c *containedLease) Shrink() (more bool) {
+	defer c.caught("Shrink", func(error) { more = false })
+	return c.Lease.Shrink()
+}
+
 // Release implements Lease.
 func (c *containedLease) Release() {
 	defer c.caught("Release", func(error) {})
@@ -198,4 +216,10 @@ func (c *containedLease) Release() {
 func (c *containedLease) State() (state LeaseState) {
 	defer c.caught("State", func(error) { state = LeaseState{} })
 	return c.Lease.State()
+}
+
+// Summary implements Lease.
+func (c *containedLease) Summary() (sum LeaseSummary) {
+	defer c.caught("Summary", func(error) { sum = LeaseSummary{} })
+	return c.Lease.Summary()
 }

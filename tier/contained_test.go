@@ -87,6 +87,16 @@ func (p panickingLease) SetUntil(until time.Time) error {
 	p.of.check("SetUntil")
 	return p.Lease.SetUntil(until)
 }
+func (p panickingLease) PinPrefix(keys []tier.Key) []tier.Placed {
+	p.of.check("PinPrefix")
+	return p.Lease.PinPrefix(keys)
+}
+func (p panickingLease) Expire()      { p.of.check("Expire"); p.Lease.Expire() }
+func (p panickingLease) Shrink() bool { p.of.check("Shrink"); return p.Lease.Shrink() }
+func (p panickingLease) Summary() tier.LeaseSummary {
+	p.of.check("Summary")
+	return p.Lease.Summary()
+}
 func (p panickingLease) Release()               { p.of.check("Release"); p.Lease.Release() }
 func (p panickingLease) State() tier.LeaseState { p.of.check("State"); return p.Lease.State() }
 
@@ -162,7 +172,7 @@ func TestPanicOfALowerLevel(t *testing.T) {
 func TestPanicOfTheMemoryLevel(t *testing.T) {
 	for _, method := range []string{
 		"Stat", "Get", "Put", "Delete", "List", "Usage", "Segment", "Leases", "Lease",
-		"Pin", "Unpin", "Reserve", "Commit", "Held", "Abort", "SetUntil", "Release", "State",
+		"Pin", "Unpin", "Reserve", "Commit", "Held", "Abort", "SetUntil", "Release", "State", "PinPrefix", "Expire", "Shrink", "Summary",
 	} {
 		t.Run(method, func(t *testing.T) {
 			in(t, func(t *testing.T) {
@@ -202,11 +212,16 @@ func TestPanicOfTheMemoryLevel(t *testing.T) {
 					synctest.Wait()
 					l.Held(keys("b"))
 					_ = l.SetUntil(time.Now().Add(time.Hour))
+					l.PinPrefix(keys("a", "b"))
+					l.PinPrefix(nil)
+					l.Shrink()
+					l.Summary()
 					l.State()
 					l.Unpin(keys("a", "b", "on disk"))
 					s.Prefetch(t.Context(), keys("on disk"), 0)
 					s.Delete(t.Context(), keys("a"))
 					if l != before {
+						l.Expire()
 						l.Release()
 					}
 					time.Sleep(time.Minute) // writers and what is kept for a while

@@ -5,9 +5,13 @@ import (
 	"time"
 )
 
-// MemoryLevel is a level whose bytes other processes read and write in place, in a shared
-// segment, by offset. A [Lease] keeps what such a process was promised. Leases, with what they
-// have, survive the process that serves the level.
+// MemoryLevel is a level whose bytes other processes read and write in place, in a shared segment, by
+// offset. A [Lease] keeps what such a process was promised. The level is the only one that records who
+// has what, and until when: leases, with what they have, survive the process that serves the level.
+//
+// Each call looks at the clock first, and ends what ends by then. A large lease is let go of in slices,
+// so no call waits long for the end of another's lease; a part of it may still be in use for some
+// milliseconds. The [Account] of a lease learns of its end by time.
 //
 // No method of a lease does input or output, or waits for another lease.
 type MemoryLevel interface {
@@ -15,8 +19,9 @@ type MemoryLevel interface {
 	// Segment returns where the bytes are. Offsets stay valid as long as Generation is the
 	// same: a client that sees another one maps the segment anew, and has lost its leases.
 	Segment() Segment
-	// Lease opens a lease, or returns the open one of the same ID, whose Until becomes the later of the two.
-	// A lease of another owner is fs.ErrPermission.
+	// Lease opens a lease, or returns the open one of the same ID, whose Until becomes the later of the
+	// two. If o has an Account, that is charged from then on for what the lease has, in place of the one
+	// before. A lease of another owner is fs.ErrPermission.
 	Lease(ctx context.Context, o LeaseOptions) (Lease, error)
 	// Leases lists the open leases.
 	Leases() []LeaseState
@@ -39,11 +44,41 @@ type LeaseOptions struct {
 	// Owner is a label of the process or connection, for people and for Leases. At most 255
 	// bytes.
 	Owner string
-	// Until is when the lease ends by itself; zero is never. Reservations do not end by
-	// time: a client may be writing, and whoever serves it knows when it is not. A lease that
-	// has some loses its pins at Until, and takes no new ones; it ends with its last
-	// reservation, and Commit and Abort work until then.
+	// Until is when the lease loses its pins; zero is never. It takes no new ones then, and without
+	// reservations it ends. Its reservations stay for WriteTime, since a client may be writing to them:
+	// Commit, which pins nothing then, and Abort work until that has passed, and the lease ends with the
+	// last of them. SetUntil makes it an ordinary lease again. If Until has a monotonic reading, as
+	// times of time.Now have, reservations stay until it has passed by that, too.
 	Until time.Time
+	// Account is charged for what the lease has; nil is nobody.
+	Account Account
+}
+
+// WriteTime is how long reservations stay after the time of their lease. A client begins no write after
+// that time, and none takes as long. It is counted by the monotonic clock, which nobody sets, and which
+// stands still while the machine sleeps; after a restart it is counted anew.
+const WriteTime = 10 * time.Minute
+
+// An Account is charged for the objects of leases. The level calls it while it holds its locks: methods
+// must not wait, nor call the level or a lease.
+type Account interface {
+	// Charge is called before a lease gets an object that it does not have. An error refuses the object,
+	// and is the answer about it.
+	Charge(c Charge) error
+	// Credit takes back the charge for an object of size bytes: the lease has given it up, or did not get it.
+	Credit(size int64)
+	// Expired reports that the lease has ended by time. What a large one had may be credited afterwards.
+	Expired()
+}
+
+// A Charge is for one object of one lease.
+type Charge struct {
+	Size int64 // bytes of the object
+	// Had is set if the lease has the object already, as one from before a restart. Charge can't refuse it.
+	Had bool
+	// What all leases with an account have if this is charged: objects and their bytes, each object
+	// once; and pins and reservations, each object for each lease.
+	Objects, Bytes, Pins int64
 }
 
 // Lease is what one owner was promised. Its methods may be called from any goroutine.
@@ -53,6 +88,8 @@ type Lease interface {
 	// Pin keeps objects in place until Unpin or the end of the lease, and counts as a use. The errors are
 	// ErrNotFound, and ErrPending of an object that is reserved. Pinning twice is fine.
 	Pin(keys []Key) []Placed
+	// PinPrefix is Pin for chains: it ends with the first object that it can't pin, and so does the answer.
+	PinPrefix(keys []Key) []Placed
 	// Unpin gives pins up. What the lease does not have is skipped.
 	Unpin(keys []Key)
 	// Reserve takes room for objects, in order, so that a parent precedes its children. They are invisible
@@ -70,10 +107,17 @@ type Lease interface {
 	Abort(keys []Key) []error
 	// SetUntil replaces LeaseOptions.Until.
 	SetUntil(until time.Time) error
+	// Expire ends the pins as if Until had passed. Reservations stay for WriteTime, and as long after Until.
+	Expire()
+	// Shrink gives up some of what a large lease has, and reports whether it did. Whoever calls it until
+	// it returns false, and then Release, can let others work in between.
+	Shrink() bool
 	// Release ends the lease: pins end, reservations are given up. Releasing twice is fine.
 	Release()
-	// State describes the lease.
+	// State describes the lease, with all its keys.
 	State() LeaseState
+	// Summary describes the lease by numbers, which costs the same however much it has.
+	Summary() LeaseSummary
 }
 
 // Placed is where an object of a lease is.
@@ -95,4 +139,13 @@ type LeaseState struct {
 	Reserved    []Key
 	Bytes       int64 // of both
 	FromRestart bool  // taken over from a process that is gone
+}
+
+// LeaseSummary is what a lease has.
+type LeaseSummary struct {
+	Pinned, Reserved int   // objects
+	Bytes            int64 // of both
+	Until            time.Time
+	Expired          bool // Until has passed, or Expire was called: there are no pins
+	Ended            bool // there is nothing any more
 }

@@ -46,7 +46,7 @@ func (l *StoreLease) ID() string { return l.id }
 // Pin keeps objects in place, as [Lease.Pin]. The error of what is not in memory is ErrPending if lower
 // levels are being asked for it: call Pin again, with the same lease, until the answer is another one. It is
 // fetched as long as somebody has interest: a lease has for Options.PromotedFor after it asked last, until it
-// calls Unpin or ends. The other errors are ErrNotFound, with ErrUnavailable if a level could not be asked,
+// calls Unpin or Release. The other errors are ErrNotFound, with ErrUnavailable if a level could not be asked,
 // and ErrFull and ErrTooLarge of what is there, but has no room in memory.
 func (l *StoreLease) Pin(keys []Key) []Placed {
 	s := l.store
@@ -77,23 +77,19 @@ func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 		expected[i] = Placed{Object: f.Object, Err: f.Err}
 	}
 	expected = expected[:s.fetcher.answer(l.id, keys, expected, true)]
-	n := pinnable(expected)
-	placed := l.lease.Pin(keys[:n])
+	placed := l.lease.PinPrefix(keys[:pinnable(expected)])
+	n := len(placed)
 	s.fetcher.pinned(l.id, keys[:n], placed)
-	for i, p := range placed {
-		if errors.Is(p.Err, ErrNotFound) { // it is on the way, or went between the two calls
-			placed[i].Err = errPending(keys[i])
-		}
+	if n > 0 && errors.Is(placed[n-1].Err, ErrNotFound) { // it is on the way, or went between the two calls
+		placed[n-1].Err = errPending(keys[n-1])
 	}
-	for i := n; i < len(expected); i++ {
-		p := expected[i]
-		switch {
-		case n > 0 && errors.Is(placed[n-1].Err, ErrEnded):
-			p = Placed{Err: placed[n-1].Err}
-		case p.Err == nil:
-			p.Err = fmt.Errorf("tier: object %v is there, and others in front of it are not: %w", keys[i], ErrPending)
+	if n == 0 || placed[n-1].Err == nil || errors.Is(placed[n-1].Err, ErrPending) {
+		for i, p := range expected[n:] {
+			if p.Err == nil {
+				p.Err = fmt.Errorf("tier: object %v is there, and others in front of it are not: %w", keys[n+i], ErrPending)
+			}
+			placed = append(placed, p)
 		}
-		placed = append(placed, p)
 	}
 	s.report.pins(placed)
 	return placed
@@ -169,6 +165,12 @@ func (l *StoreLease) Abort(keys []Key) []error { return l.lease.Abort(keys) }
 // SetUntil implements Lease.
 func (l *StoreLease) SetUntil(until time.Time) error { return l.lease.SetUntil(until) }
 
+// Expire implements Lease.
+func (l *StoreLease) Expire() { l.lease.Expire() }
+
+// Shrink implements Lease.
+func (l *StoreLease) Shrink() bool { return l.lease.Shrink() }
+
 // Release ends the lease, and the interest in what is pending.
 func (l *StoreLease) Release() {
 	l.lease.Release()
@@ -177,6 +179,9 @@ func (l *StoreLease) Release() {
 
 // State implements Lease.
 func (l *StoreLease) State() LeaseState { return l.lease.State() }
+
+// Summary implements Lease.
+func (l *StoreLease) Summary() LeaseSummary { return l.lease.Summary() }
 
 // errClosedStore is the answer of every call after Close.
 func errClosedStore() error { return fmt.Errorf("tier: the store: %w", fs.ErrClosed) }

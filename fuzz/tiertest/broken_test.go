@@ -212,15 +212,48 @@ func brokenOptions(defect func(b *broken)) Options {
 // brokenLease is a lease with a defect.
 type brokenLease struct {
 	tier.Lease
-	pin      func(keys []tier.Key) []tier.Placed
-	unpin    func(keys []tier.Key)
-	reserve  func(objects []tier.Object) []tier.Placed
-	held     func(keys []tier.Key) []tier.Placed
-	commit   func(keys []tier.Key) []error
-	abort    func(keys []tier.Key) []error
-	setUntil func(until time.Time) error
-	release  func()
-	state    func() tier.LeaseState
+	pin       func(keys []tier.Key) []tier.Placed
+	pinPrefix func(keys []tier.Key) []tier.Placed
+	unpin     func(keys []tier.Key)
+	reserve   func(objects []tier.Object) []tier.Placed
+	held      func(keys []tier.Key) []tier.Placed
+	commit    func(keys []tier.Key) []error
+	abort     func(keys []tier.Key) []error
+	setUntil  func(until time.Time) error
+	expire    func()
+	shrink    func() bool
+	release   func()
+	state     func() tier.LeaseState
+	summary   func() tier.LeaseSummary
+}
+
+func (l *brokenLease) PinPrefix(keys []tier.Key) []tier.Placed {
+	if l.pinPrefix != nil {
+		return l.pinPrefix(keys)
+	}
+	return l.Lease.PinPrefix(keys)
+}
+
+func (l *brokenLease) Expire() {
+	if l.expire != nil {
+		l.expire()
+		return
+	}
+	l.Lease.Expire()
+}
+
+func (l *brokenLease) Shrink() bool {
+	if l.shrink != nil {
+		return l.shrink()
+	}
+	return l.Lease.Shrink()
+}
+
+func (l *brokenLease) Summary() tier.LeaseSummary {
+	if l.summary != nil {
+		return l.summary()
+	}
+	return l.Lease.Summary()
 }
 
 func (l *brokenLease) Pin(keys []tier.Key) []tier.Placed {

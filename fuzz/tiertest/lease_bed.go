@@ -153,6 +153,9 @@ func (b *bed) state(l tier.Lease, pinned, reserved []tier.Object) {
 			b.Fatalf("%s: lease %q has %d bytes, and its objects have %d", what, s.ID, s.Bytes, sum)
 		}
 	}
+	if s, n := states["State"], l.Summary(); n.Pinned != len(pinned) || n.Reserved != len(reserved) || n.Bytes != s.Bytes || !n.Until.Equal(s.Until) || n.Ended {
+		b.Fatalf("lease %q has the summary %+v, and the state %+v", l.ID(), n, s)
+	}
 	b.held(l, pinned, reserved)
 	if u := b.l.Usage(); u.Held != -1 && u.Held < sum {
 		b.Fatalf("Usage has %d bytes that can't be evicted, and a lease has %d", u.Held, sum)

@@ -80,6 +80,46 @@ func asked(change func(o *tier.LeaseOptions)) func(b *broken) {
 	}
 }
 
+// brokenAccount is an account with a defect.
+type brokenAccount struct {
+	tier.Account
+	charge  func(c tier.Charge) error
+	credit  func(size int64)
+	expired func()
+}
+
+func (a *brokenAccount) Charge(c tier.Charge) error {
+	if a.charge != nil {
+		return a.charge(c)
+	}
+	return a.Account.Charge(c)
+}
+
+func (a *brokenAccount) Credit(size int64) {
+	if a.credit != nil {
+		a.credit(size)
+		return
+	}
+	a.Account.Credit(size)
+}
+
+func (a *brokenAccount) Expired() {
+	if a.expired != nil {
+		a.expired()
+		return
+	}
+	a.Account.Expired()
+}
+
+// accounting changes the accounts of leases.
+func accounting(change func(a tier.Account) tier.Account) func(b *broken) {
+	return asked(func(o *tier.LeaseOptions) {
+		if o.Account != nil {
+			o.Account = change(o.Account)
+		}
+	})
+}
+
 var leaseDefects = []defect{
 	{"generation 0", "segment", func(b *broken) { b.segment = func() tier.Segment { return tier.Segment{Size: 1 << 40} } }},
 	{"the segment changes", "segment", func(b *broken) {
@@ -669,12 +709,95 @@ var leaseDefects = []defect{
 	})},
 	{"a lease that lapsed can't commit", "reservations outlive the time", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
 		k.commit = func(keys []tier.Key) []error {
-			if l.lapsed {
+			if l.expired {
 				return slices.Repeat([]error{tier.ErrEnded}, len(keys))
 			}
 			return l.Commit(keys)
 		}
 	})},
+
+	{"reservations end with the time", "write time", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+		k.state = func() tier.LeaseState {
+			if s := l.State(); l.expired {
+				l.Abort(s.Reserved)
+			}
+			return l.State()
+		}
+	})},
+	{"reservations never end", "write time", leasing(func(b *broken, l *mapLease, k *brokenLease) {
+		k.state = func() tier.LeaseState {
+			s := l.State()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			l.writesUntil = b.o.Now().Add(1000 * time.Hour)
+			return s
+		}
+	})},
+	{"Expire forgets the time that was given", "write time", leasing(func(b *broken, l *mapLease, k *brokenLease) {
+		k.expire = func() {
+			_ = l.SetUntil(b.o.Now())
+			l.Expire()
+		}
+	})},
+	{"Expire does nothing", "Expire", leasing(func(_ *broken, _ *mapLease, k *brokenLease) { k.expire = func() {} })},
+	{"Expire ends reservations", "Expire", leasing(func(_ *broken, l *mapLease, k *brokenLease) { k.expire = l.Release })},
+	{"a lease that has expired says that it has not", "Expire", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+		k.summary = func() tier.LeaseSummary {
+			s := l.Summary()
+			s.Expired = false
+			return s
+		}
+	})},
+	{"a summary leaves reservations out", "reservations", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+		k.summary = func() tier.LeaseSummary {
+			s := l.Summary()
+			s.Reserved = 0
+			return s
+		}
+	})},
+	{"nobody is charged", "accounts", accounting(func(tier.Account) tier.Account { return nil })},
+	{"what is there is charged", "accounts", accounting(func(a tier.Account) tier.Account { return &brokenAccount{Account: a, credit: func(int64) {}} })},
+	{"a refusal is no refusal", "accounts", accounting(func(a tier.Account) tier.Account {
+		return &brokenAccount{Account: a, charge: func(c tier.Charge) error {
+			_ = a.Charge(c)
+			return nil
+		}}
+	})},
+	{"a refusal has another error", "accounts", accounting(func(a tier.Account) tier.Account {
+		return &brokenAccount{Account: a, charge: func(c tier.Charge) error {
+			if a.Charge(c) != nil {
+				return tier.ErrFull
+			}
+			return nil
+		}}
+	})},
+	{"an object of two leases counts twice", "accounts", accounting(func(a tier.Account) tier.Account {
+		return &brokenAccount{Account: a, charge: func(c tier.Charge) error {
+			c.Objects = c.Pins
+			return a.Charge(c)
+		}}
+	})},
+	{"the end by time is not reported", "accounts", accounting(func(a tier.Account) tier.Account {
+		return &brokenAccount{Account: a, expired: func() {}}
+	})},
+	{"a new account can refuse what a lease has", "accounts", accounting(func(a tier.Account) tier.Account {
+		return &brokenAccount{Account: a, charge: func(c tier.Charge) error {
+			c.Had = false
+			return a.Charge(c)
+		}}
+	})},
+	{"PinPrefix goes on behind a miss", "PinPrefix", leasing(func(_ *broken, l *mapLease, k *brokenLease) { k.pinPrefix = l.Pin })},
+	{"PinPrefix is cut behind 64", "PinPrefix", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+		k.pinPrefix = func(keys []tier.Key) []tier.Placed { return l.PinPrefix(keys[:min(len(keys), 64)]) }
+	})},
+	{"Shrink gives up everything", "Shrink", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+		k.shrink = func() bool {
+			s := l.State()
+			l.Unpin(s.Pinned)
+			return len(s.Pinned) > 0
+		}
+	})},
+	{"Shrink does nothing", "Shrink", leasing(func(_ *broken, _ *mapLease, k *brokenLease) { k.shrink = func() bool { return false } })},
 
 	{"Commit publishes children first", "commit order", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
 		k.commit = func(keys []tier.Key) []error {

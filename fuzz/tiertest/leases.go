@@ -335,6 +335,13 @@ func (b *bed) ended(l tier.Lease, o, r tier.Object) {
 	b.each("Held after the end", l.Held([]tier.Key{r.Key, o.Key}), tier.ErrEnded, tier.ErrEnded)
 	b.is("SetUntil after the end", l.SetUntil(time.Time{}), tier.ErrEnded)
 	l.Unpin([]tier.Key{o.Key})
+	l.Expire()
+	if l.Shrink() {
+		b.Fatalf("Shrink gave up something after the end")
+	}
+	if n := l.Summary(); n != (tier.LeaseSummary{Ended: true}) {
+		b.Fatalf("a lease has the summary %+v after its end", n)
+	}
 	if s := l.State(); len(s.Pinned)+len(s.Reserved) != 0 || s.Bytes != 0 {
 		b.Fatalf("a lease has the state %+v after its end", s)
 	}
@@ -358,6 +365,10 @@ func closedLeases(b *bed) {
 	b.is("SetUntil after Close", l.SetUntil(b.o.Now()), fs.ErrClosed)
 	l.Unpin([]tier.Key{o.Key})
 	l.Release()
+	l.Expire()
+	b.each("PinPrefix after Close", l.PinPrefix([]tier.Key{o.Key, key("x")}), fs.ErrClosed)
+	_ = l.Shrink()
+	_ = l.Summary()
 	_ = l.State()
 	_ = m.Leases()
 	_ = m.Segment()

@@ -26,6 +26,7 @@ type Map struct {
 	// dropped objects are in no answer any more, but a lease has their bytes.
 	dropped          map[*entry]bool
 	leases           map[string]*mapLease
+	leased           tier.Charge // what all those with an account have
 	bytes            int64
 	clock            int64 // of uses
 	next             uint64
@@ -57,13 +58,14 @@ const (
 
 type entry struct {
 	tier.Object
-	bytes  []byte
-	sum    uint32 // of bytes, once they are there
-	offset uint64
-	state  state
-	owner  *mapLease // of a reservation
-	pins   int       // leases that pin it
-	used   int64     // when, by the clock of uses
+	bytes   []byte
+	sum     uint32 // of bytes, once they are there
+	offset  uint64
+	state   state
+	owner   *mapLease // of a reservation
+	pins    int       // leases that pin it
+	used    int64     // when, by the clock of uses
+	charged int64     // leases with an account that have it
 }
 
 func (x *entry) held() bool { return x.state != there || x.pins > 0 }
@@ -119,11 +121,13 @@ func (m *Map) Reopen() *Map {
 			continue
 		}
 		y := *x
+		y.charged = 0
 		moved[x], n.objects[key] = &y, &y
 		n.bytes += m.size(x.Object)
 	}
 	for x := range m.dropped {
 		y := *x
+		y.charged = 0
 		moved[x], n.dropped[&y] = &y, true
 		n.bytes += m.size(x.Object)
 	}

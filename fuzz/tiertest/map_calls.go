@@ -16,6 +16,7 @@ import (
 // Stat implements tier.Level.
 func (m *Map) Stat(ctx context.Context, keys []tier.Key) []tier.Found {
 	found := make([]tier.Found, len(keys))
+	_ = m.call(ctx, func() error { return nil }) // a call looks at the clock, even without keys
 	for i, k := range keys {
 		found[i].Err = m.call(ctx, func() error {
 			x, err := m.find(k)

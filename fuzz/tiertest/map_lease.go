@@ -15,10 +15,12 @@ import (
 type mapLease struct {
 	m           *Map
 	id, owner   string
+	account     tier.Account
 	until       time.Time
 	pinned      []*entry
-	reserved    []*entry // in the order of Reserve
-	lapsed      bool     // until has passed, and reservations are left
+	reserved    []*entry  // in the order of Reserve
+	expired     bool      // until has passed, and reservations are left
+	writesUntil time.Time // reservations end then, if it has expired
 	ended       bool
 	fromRestart bool
 }
@@ -33,15 +35,15 @@ func (m *Map) Lease(ctx context.Context, o tier.LeaseOptions) (tier.Lease, error
 		l = m.leases[o.ID]
 		switch {
 		case l == nil:
-			l = &mapLease{m: m, id: o.ID, owner: o.Owner, until: o.Until}
+			l = &mapLease{m: m, id: o.ID, owner: o.Owner, until: o.Until, account: o.Account}
 			m.leases[o.ID] = l
 		case l.owner != o.Owner:
 			return fmt.Errorf("tiertest: lease %q is of another owner: %w", o.ID, fs.ErrPermission)
 		case l.until.IsZero():
 		case o.Until.IsZero() || o.Until.After(l.until):
-			l.until = o.Until
-			l.lapsed = false
+			l.until, l.expired = o.Until, false
 		}
+		l.setAccount(o.Account)
 		m.expire()
 		return nil
 	})
@@ -66,18 +68,83 @@ func (m *Map) Leases() []tier.LeaseState {
 	return states
 }
 
-// expire takes their pins from leases whose time has passed, and ends them if they have no reservations.
+// expire takes their pins from leases whose time has passed, and ends them if they have no reservations,
+// or those have stayed long enough.
 func (m *Map) expire() {
 	now := m.o.Now()
 	for _, l := range m.leases {
-		if l.until.IsZero() || now.Before(l.until) {
-			continue
+		if !l.expired && !l.until.IsZero() && !now.Before(l.until) {
+			l.expire(now)
 		}
-		l.lapsed = true
-		l.unpinAll()
-		if len(l.reserved) == 0 {
+		if l.expired && (len(l.reserved) == 0 || !now.Before(l.writesUntil)) {
 			l.end()
+			if l.account != nil {
+				l.account.Expired()
+			}
 		}
+	}
+}
+
+// expire takes the pins.
+func (l *mapLease) expire(now time.Time) {
+	if l.until.After(now) {
+		now = l.until
+	}
+	l.expired, l.writesUntil = true, now.Add(tier.WriteTime)
+	l.unpinAll()
+}
+
+// charge asks the account for an object that the lease is about to get, or has. counted has to follow.
+func (l *mapLease) charge(x *entry, had bool) error {
+	if l.account == nil {
+		return nil
+	}
+	c := tier.Charge{Size: x.Size, Had: had, Objects: l.m.leased.Objects, Bytes: l.m.leased.Bytes, Pins: l.m.leased.Pins + 1}
+	if x.charged == 0 {
+		c.Objects++
+		c.Bytes += x.Size
+	}
+	if err := l.account.Charge(c); err != nil && !had {
+		return err
+	}
+	return nil
+}
+
+// counted counts an object that the account was charged for, or n is -1 and the charge is taken back.
+func (l *mapLease) counted(x *entry, n int64) {
+	if l.account == nil {
+		return
+	}
+	was := x.charged
+	x.charged += n
+	all := &l.m.leased
+	all.Pins += n
+	if was == 0 || x.charged == 0 {
+		all.Objects += n
+		all.Bytes += n * x.Size
+	}
+}
+
+func (l *mapLease) credit(x *entry) {
+	l.counted(x, -1)
+	if l.account != nil {
+		l.account.Credit(x.Size)
+	}
+}
+
+// setAccount gives a lease an account in place of the one that it has, if any.
+func (l *mapLease) setAccount(a tier.Account) {
+	if a == nil {
+		return
+	}
+	has := slices.Concat(l.pinned, l.reserved)
+	for _, x := range has {
+		l.credit(x)
+	}
+	l.account = a
+	for _, x := range has {
+		_ = l.charge(x, true) // it can't be refused
+		l.counted(x, 1)
 	}
 }
 
@@ -85,6 +152,7 @@ func (l *mapLease) end() {
 	l.unpinAll()
 	for _, x := range l.reserved {
 		l.m.remove(x)
+		l.credit(x)
 	}
 	l.reserved, l.ended = nil, true
 	delete(l.m.leases, l.id)
@@ -102,11 +170,11 @@ func (l *mapLease) call(do func()) error {
 		return fmt.Errorf("tiertest: lease %q: %w", l.id, tier.ErrEnded)
 	}
 	do()
-	l.m.expire() // a lease that lapsed ends with its last reservation, and what it commits is not pinned
+	l.m.expire() // a lease that has expired ends with its last reservation, and what it commits is not pinned
 	return nil
 }
 
-func (l *mapLease) lapsedError() error {
+func (l *mapLease) expiredError() error {
 	return fmt.Errorf("tiertest: lease %q: its time has passed: %w", l.id, tier.ErrEnded)
 }
 
@@ -122,17 +190,7 @@ func (l *mapLease) Pin(keys []tier.Key) []tier.Placed {
 	placed := make([]tier.Placed, len(keys))
 	err := l.call(func() {
 		for i, k := range keys {
-			x, err := l.m.find(k)
-			switch {
-			case l.lapsed:
-				placed[i].Err = l.lapsedError()
-			case err != nil:
-				placed[i].Err = err
-			default:
-				l.pin(x)
-				l.m.use(x)
-				placed[i] = place(x)
-			}
+			placed[i] = l.pinOne(k)
 		}
 	})
 	for i := range placed {
@@ -141,6 +199,37 @@ func (l *mapLease) Pin(keys []tier.Key) []tier.Placed {
 		}
 	}
 	return placed
+}
+
+// PinPrefix implements tier.Lease.
+func (l *mapLease) PinPrefix(keys []tier.Key) []tier.Placed {
+	placed := make([]tier.Placed, 0, len(keys))
+	err := l.call(func() {
+		for _, k := range keys {
+			if placed = append(placed, l.pinOne(k)); placed[len(placed)-1].Err != nil {
+				break
+			}
+		}
+	})
+	if err != nil && len(keys) > 0 {
+		placed = []tier.Placed{{Err: err}}
+	}
+	return placed
+}
+
+func (l *mapLease) pinOne(k tier.Key) tier.Placed {
+	x, err := l.m.find(k)
+	switch {
+	case l.expired:
+		err = l.expiredError()
+	case err == nil:
+		err = l.pin(x)
+	}
+	if err != nil {
+		return tier.Placed{Err: err}
+	}
+	l.m.use(x)
+	return place(x)
 }
 
 // Held implements tier.Lease.
@@ -171,13 +260,18 @@ func (l *mapLease) Held(keys []tier.Key) []tier.Placed {
 	return placed
 }
 
-func (l *mapLease) pin(x *entry) {
+func (l *mapLease) pin(x *entry) error {
 	if slices.Contains(l.pinned, x) {
-		return
+		return nil
 	}
+	if err := l.charge(x, false); err != nil {
+		return err
+	}
+	l.counted(x, 1)
 	l.unpin(x.Key) // one that was dropped
 	l.pinned = append(l.pinned, x)
 	x.pins++
+	return nil
 }
 
 func (l *mapLease) unpin(k tier.Key) {
@@ -191,6 +285,7 @@ func (l *mapLease) unpin(k tier.Key) {
 			delete(l.m.dropped, x)
 			l.m.bytes -= l.m.size(x.Object)
 		}
+		l.credit(x)
 		return
 	}
 }
@@ -232,12 +327,28 @@ func (l *mapLease) Reserve(objects []tier.Object) []tier.Placed {
 }
 
 func (l *mapLease) reserve(o tier.Object) (*entry, error) {
-	if l.lapsed {
-		return nil, l.lapsedError()
+	if l.expired {
+		return nil, l.expiredError()
 	}
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	if x := l.m.objects[o.Key]; x != nil && x.owner == l {
+		return nil, fmt.Errorf("tiertest: object %v: %w", o.Key, tier.ErrPending)
+	}
+	if err := l.charge(&entry{Object: o}, false); err != nil { // before room is made
+		return nil, err
+	}
+	x, err := l.reserveCharged(o)
+	if err != nil && l.account != nil {
+		l.account.Credit(o.Size)
+	} else if err == nil {
+		l.counted(x, 1)
+	}
+	return x, err
+}
+
+func (l *mapLease) reserveCharged(o tier.Object) (*entry, error) {
 	if x := l.m.objects[o.Key]; x != nil {
 		if x.state == there {
 			return nil, fmt.Errorf("tiertest: object %v: %w", o.Key, tier.ErrExists)
@@ -268,12 +379,22 @@ func (l *mapLease) take(k tier.Key) (*entry, error) {
 func (l *mapLease) Commit(keys []tier.Key) []error {
 	return l.each(keys, func(x *entry) {
 		l.m.publish(x)
-		l.pin(x)
+		l.unpin(x.Key)                 // one that was dropped
+		l.pinned = append(l.pinned, x) // charged as a reservation already
+		x.pins++
+		if l.expired {
+			l.unpin(x.Key)
+		}
 	})
 }
 
 // Abort implements tier.Lease.
-func (l *mapLease) Abort(keys []tier.Key) []error { return l.each(keys, l.m.remove) }
+func (l *mapLease) Abort(keys []tier.Key) []error {
+	return l.each(keys, func(x *entry) {
+		l.m.remove(x)
+		l.credit(x)
+	})
+}
 
 // each does something with reservations, which the lease no longer has.
 func (l *mapLease) each(keys []tier.Key, do func(*entry)) []error {
@@ -296,7 +417,39 @@ func (l *mapLease) each(keys []tier.Key, do func(*entry)) []error {
 
 // SetUntil implements tier.Lease.
 func (l *mapLease) SetUntil(until time.Time) error {
-	return l.call(func() { l.until, l.lapsed = until, false })
+	return l.call(func() { l.until, l.expired = until, false })
+}
+
+// Expire implements tier.Lease.
+func (l *mapLease) Expire() {
+	_ = l.call(func() { // a lease that has ended has no pins
+		if !l.expired {
+			l.expire(l.m.o.Now())
+		}
+	})
+}
+
+// mostOfMany is what a large lease keeps in Shrink.
+const mostOfMany = 64
+
+// Shrink implements tier.Lease.
+func (l *mapLease) Shrink() (some bool) {
+	_ = l.call(func() { // a lease that has ended is not large
+		if some = len(l.pinned)+len(l.reserved) > mostOfMany; !some {
+			return
+		}
+		for range mostOfMany {
+			if len(l.pinned) > 0 {
+				l.unpin(l.pinned[0].Key)
+				continue
+			}
+			last := len(l.reserved) - 1
+			l.m.remove(l.reserved[last])
+			l.credit(l.reserved[last])
+			l.reserved = l.reserved[:last]
+		}
+	})
+	return some
 }
 
 // Release implements tier.Lease.
@@ -310,6 +463,17 @@ func (l *mapLease) State() tier.LeaseState {
 		l.m.expire()
 	}
 	return l.state()
+}
+
+// Summary implements tier.Lease.
+func (l *mapLease) Summary() tier.LeaseSummary {
+	s := l.State()
+	l.m.mu.Lock()
+	defer l.m.mu.Unlock()
+	if l.ended {
+		return tier.LeaseSummary{Ended: true}
+	}
+	return tier.LeaseSummary{Pinned: len(s.Pinned), Reserved: len(s.Reserved), Bytes: s.Bytes, Until: s.Until, Expired: l.expired}
 }
 
 func (l *mapLease) state() tier.LeaseState {

@@ -234,7 +234,7 @@ func (c *killChild) step() {
 		}
 		for _, name := range s.Names { // as a client does, by the offset
 			size := killSize(name)
-			at := offset(x.(*lease).items[key(name)].o.Handle(), int64(size))
+			at := offset(x.(*lease).find(key(name)).o.Handle(), int64(size))
 			copy(c.l.seg.Bytes()[at:], content(name, size))
 		}
 		if n < 63 {
@@ -330,14 +330,12 @@ func (m *killModel) compare(t *testing.T, l *Level) {
 		}
 		maybe := func(name string, ops ...string) bool { return mine(ops...) && slices.Contains(b.Names, name) }
 		pins, reserved := map[string]uint64{}, map[string]uint64{}
-		for k, it := range x.items {
+		for k, it := range x.pinned {
+			pins[k.Name] = offset(it.o.Handle(), it.object.Size)
+		}
+		for k, it := range x.reserved {
 			require.False(t, it.lost)
-			at := offset(it.o.Handle(), it.object.Size)
-			if it.res != nil {
-				reserved[k.Name] = at
-			} else {
-				pins[k.Name] = at
-			}
+			reserved[k.Name] = offset(it.o.Handle(), it.object.Size)
 		}
 		for name, at := range want.pins {
 			if got, ok := pins[name]; ok {

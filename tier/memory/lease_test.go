@@ -385,7 +385,7 @@ func TestTwoRecordsOfOnePin(t *testing.T) {
 	require.NoError(t, put(l, object("a", "", 1000)))
 	x := leaseOf(t, l, tier.LeaseOptions{ID: "x"})
 	requirePlaced(t, x.Pin(keys("a")))
-	it := x.(*lease).items[key("a")]
+	it := x.(*lease).find(key("a"))
 	_, err := l.table.PutItem(leasetable.Item{Serial: x.(*lease).record.Serial, Record: sidecar.Record{ID: it.o.Handle().ID}})
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
@@ -415,18 +415,18 @@ func TestLargeReleaseOfReservations(t *testing.T) {
 	o.Size, o.MaxObjects, o.MaxPins = 1<<20, 1024, 2048
 	l := open(t, o)
 	var all []tier.Object
-	for i := range 5*atOnce + 7 {
+	for i := range 5*slice + 7 {
 		all = append(all, object(fmt.Sprint("object ", i), "", 10))
 	}
-	for _, lapsed := range []bool{false, true} {
+	for _, expired := range []bool{false, true} {
 		now := time.Unix(1_800_000_000, 0)
 		l.now = func() time.Time { return now }
 		x := leaseOf(t, l, tier.LeaseOptions{ID: "writer", Until: now.Add(time.Minute)})
 		requirePlaced(t, x.Reserve(all))
-		if lapsed {
+		if expired {
 			now = now.Add(time.Hour)
 			l.Usage()
-			require.True(t, x.(*lease).lapsed)
+			require.True(t, x.(*lease).expired)
 		}
 		alone := 0 // that went before the lease did
 		failpoint.Set(func(name string) {
@@ -450,26 +450,26 @@ func TestLargeLeaseInPieces(t *testing.T) {
 	l := open(t, o)
 	var all []tier.Object
 	var names []string
-	for i := range 5*atOnce + 7 {
+	for i := range 5*slice + 7 {
 		names = append(names, fmt.Sprint("object ", i))
 		all = append(all, object(names[i], "", 10))
 	}
 	writer := leaseOf(t, l, tier.LeaseOptions{ID: "writer"})
 	requirePlaced(t, writer.Reserve(all))
-	requireNone(t, writer.Commit(keys(names[:4*atOnce]...)))
+	requireNone(t, writer.Commit(keys(names[:4*slice]...)))
 	reader := leaseOf(t, l, tier.LeaseOptions{ID: "reader"})
 	placed := reader.Pin(keys(names...))
-	requirePlaced(t, placed[:4*atOnce])
+	requirePlaced(t, placed[:4*slice])
 	for i, p := range placed {
-		require.Equal(t, i >= 4*atOnce, errors.Is(p.Err, tier.ErrPending), i)
+		require.Equal(t, i >= 4*slice, errors.Is(p.Err, tier.ErrPending), i)
 	}
-	reader.Unpin(keys(names[:2*atOnce+1]...))
-	require.Len(t, reader.State().Pinned, 2*atOnce-1)
+	reader.Unpin(keys(names[:2*slice+1]...))
+	require.Len(t, reader.State().Pinned, 2*slice-1)
 	writer.Release()
 	require.NoError(t, l.CheckStructure())
 	require.Equal(t, []string{"reader"}, []string{l.Leases()[0].ID})
 	reader.Release()
 	require.Empty(t, l.Leases())
 	require.Zero(t, l.Usage().Held)
-	require.ErrorIs(t, reader.Pin(keys(names...))[4*atOnce].Err, tier.ErrEnded)
+	require.ErrorIs(t, reader.Pin(keys(names...))[4*slice].Err, tier.ErrEnded)
 }

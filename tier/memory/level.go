@@ -41,16 +41,22 @@ type Level struct {
 
 	noRoom atomic.Bool // as long as there is a caution
 
-	next atomic.Int64 // when something ends by time, in nanoseconds since 1970
+	begun     time.Time    // of elapsed
+	next      atomic.Int64 // when pins or the caution end, in nanoseconds since 1970
+	nextWrite atomic.Int64 // when reservations end, by elapsed
 
-	mu      sync.Mutex // guards what follows, and leases
-	leases  map[string]*lease
-	timed   timed
-	table   *leasetable.Table
-	serial  uint64
-	caution time.Time // nothing may be believed to be free before; zero is no such time
-	fence   shmstore.Fence
-	ended   bool // the table and the store are closed
+	mu          sync.Mutex // guards what follows, and leases
+	leases      map[string]*lease
+	untils      schedule // leases whose pins end, in nanoseconds since 1970
+	writes      schedule // leases that have expired, and whose reservations end, by elapsed
+	sweeps      []*lease // leases that have objects which they must not have any more
+	sweeperRuns bool     // a goroutine lets go of these
+	leased      leased
+	table       *leasetable.Table
+	serial      uint64
+	caution     time.Time // nothing may be believed to be free before; zero is no such time
+	fence       shmstore.Fence
+	ended       bool // the table and the store are closed
 }
 
 var _ tier.MemoryLevel = (*Level)(nil)
@@ -86,7 +92,7 @@ func (l *Level) enter() error {
 	}
 	l.calls.Add(1)
 	l.gate.Unlock()
-	if l.now().UnixNano() >= l.next.Load() {
+	if l.isDue() {
 		l.mu.Lock()
 		l.expire()
 		l.mu.Unlock()
@@ -115,8 +121,8 @@ func (l *Level) end(how func() error) error {
 		defer l.mu.Unlock()
 		l.ended = true
 		for _, x := range l.leases {
-			if len(x.items) == 0 { // it stays for the next process, and keeps no memory of this one
-				x.letGo()
+			if x.ended || x.size() == 0 { // an open one stays for the next process, and keeps no memory of this one
+				x.endInStore()
 			}
 		}
 		err := l.table.Close()
@@ -191,7 +197,7 @@ func (l *Level) delete(k tier.Key) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.leased(k) || l.cautious() && !pending:
+	case l.isLeased(k) || l.cautious() && !pending:
 		return &objectError{key: k, kind: tier.ErrInUse}
 	case pending, !l.store.Remove(text): // a Put is writing it, or it has gone meanwhile
 		return &objectError{key: k, kind: tier.ErrNotFound}

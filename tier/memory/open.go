@@ -63,14 +63,15 @@ func (o *Options) findSize() error {
 }
 
 func newLevel(o Options, store *shmstore.Store) *Level {
-	l := &Level{o: o, log: o.Logger, now: o.Now, store: store, seg: store.Segment(), gen: generation(store.Segment()), leases: map[string]*lease{}}
+	l := &Level{o: o, log: o.Logger, now: o.Now, store: store, seg: store.Segment(), gen: generation(store.Segment()), leases: map[string]*lease{}, leased: leased{holders: map[uint32]int{}}}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
 	if l.now == nil {
 		l.now = time.Now
 	}
-	l.next.Store(never)
+	l.begun = l.now()
+	l.setNext()
 	return l
 }
 
@@ -138,13 +139,16 @@ func adoptIn(seg *segment.Segment, o Options, so shmstore.Options) (*Level, erro
 	if err != nil {
 		return nil, errors.Join(err, l.table.Close(), l.store.Yield())
 	}
+	leases := len(l.leases)
+	l.mu.Lock() // a large lease whose time has passed goes in the background
 	l.fence = l.store.Fence()
 	l.expire()
 	if !l.cautious() {
 		l.fence.Passed()
 	}
+	l.mu.Unlock()
 	l.log.Info("took a segment over", "segment", o.Name, "objects", adoption.Kept, "damaged", adoption.Dropped, "clean", adoption.Clean,
-		"leases", len(l.leases), "pins", pinned, "reservations", reserved)
+		"leases", leases, "pins", pinned, "reservations", reserved)
 	failpoint.Hit("tier.memory.restored")
 	return l, nil
 }
@@ -228,22 +232,20 @@ func (l *Level) restore(found []*leasetable.Loaded) (pinned, reserved int, err e
 	slices.SortFunc(found, func(a, b *leasetable.Loaded) int { return cmp.Compare(a.Serial, b.Serial) })
 	for _, f := range found {
 		l.serial = max(l.serial, f.Serial)
-		x := &lease{
-			l: l, id: f.ID, owner: f.Owner, record: f.Lease, place: f.Record, until: leasetable.Time(f.Until), timedAt: -1,
-			items: map[tier.Key]*item{}, fromRestart: true,
-		}
+		x := l.newLease(f.ID, f.Owner)
+		x.record, x.place, x.until, x.fromRestart = f.Lease, f.Record, leasetable.Time(f.Until), true
 		if x.req, err = l.store.Begin(shmstore.RequestOptions{ID: leasePrefix + f.ID}); err != nil {
 			return pinned, reserved, err
 		}
 		l.leases[f.ID] = x
-		l.setTime(x)
+		x.waitForUntil()
 		for at, record := range f.Items {
 			if err := x.resume(at, record); err != nil {
 				return pinned, reserved, err
 			}
 		}
-		pinned += len(x.items) - x.reserved
-		reserved += x.reserved
+		pinned += len(x.pinned)
+		reserved += len(x.reserved)
 	}
 	return pinned, reserved, nil
 }
@@ -268,8 +270,9 @@ func (x *lease) resume(place int, f leasetable.Item) error {
 			it.object = tier.Object{Key: tier.Key{Name: fmt.Sprintf("(lost %d)", h.ID)}, Size: int64(h.Length) - lead}
 			it.lost = true
 		}
-		ok = x.items[it.object.Key] == nil
-		if twin := x.items[it.object.Key]; twin != nil && twin.o == it.o {
+		twin := x.find(it.object.Key)
+		ok = twin == nil
+		if twin != nil && twin.o == it.o {
 			it.o = nil // two records of one object: the other one keeps it
 		}
 	}

@@ -13,7 +13,7 @@ func (x *lease) Reserve(objects []tier.Object) []tier.Placed {
 		return failAll(len(objects), err)
 	}
 	defer x.leave()
-	if x.lapsed {
+	if x.expired {
 		return failAll(len(objects), x.endedError("its time has passed"))
 	}
 	placed := make([]tier.Placed, len(objects))
@@ -27,14 +27,26 @@ func (x *lease) reserve(o *tier.Object) (tier.Placed, error) {
 	if err := o.Validate(); err != nil {
 		return tier.Placed{}, err
 	}
-	res, err := x.l.reserve(x.req, o)
-	if err != nil {
+	if x.reserved[o.Key] != nil {
+		return tier.Placed{}, &objectError{key: o.Key, kind: tier.ErrPending}
+	}
+	it := &item{object: *o}
+	if err := x.charge(it, false); err != nil { // before room is made
 		return tier.Placed{}, err
 	}
-	it := &item{object: *o, o: res.Object(), res: res}
+	var err error
+	if it.res, err = x.l.reserve(x.req, o); err != nil {
+		if x.account != nil {
+			x.account.Credit(o.Size)
+		}
+		return tier.Placed{}, err
+	}
+	it.o = it.res.Object()
+	x.charged(it)
 	failpoint.Hit("tier.memory.reserve")
 	if err := x.put(it); err != nil {
-		res.Discard()
+		x.credit(it)
+		it.res.Discard()
 		return tier.Placed{}, answer(o.Key, err)
 	}
 	return x.placed(it)
@@ -52,9 +64,14 @@ func (x *lease) commit(it *item) error {
 		return answer(it.object.Key, err)
 	}
 	failpoint.Hit("tier.memory.commit")
+	delete(x.reserved, it.object.Key)
 	it.res = nil
-	x.reserved--
-	return x.l.touch(func() error { x.l.table.SetPinned(it.place); return nil })
+	x.pinned[it.object.Key] = it
+	err := x.l.touch(func() error { x.l.table.SetPinned(it.place); return nil })
+	if x.expired && err == nil {
+		err = x.unpin(it)
+	}
+	return err
 }
 
 // Abort implements tier.Lease.
@@ -80,14 +97,15 @@ func (x *lease) each(keys []tier.Key, do func(*item) error) []error {
 	}
 	defer x.leave()
 	for i, k := range keys {
-		if it := x.items[k]; it != nil && it.res != nil {
+		if it := x.reserved[k]; it != nil {
 			errs[i] = do(it)
 		} else {
 			errs[i] = &objectError{key: k, kind: tier.ErrNotFound, cause: fmt.Errorf("lease %q has not reserved it", x.id)}
 		}
 	}
-	if x.lapsed {
-		x.l.lapse(x) // nothing more is pinned, and with the last reservation it ends
+	if x.expired && len(x.reserved) == 0 {
+		x.endByTime()
+		x.l.startSweep()
 	}
 	return errs
 }

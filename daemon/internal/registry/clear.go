@@ -1,11 +1,10 @@
-package daemon
+package registry
 
 import (
 	"context"
 	"errors"
-	"sync"
+	"fmt"
 
-	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -14,23 +13,15 @@ const (
 	clearBatch = 256 // objects that are deleted in one call
 )
 
-// clearer deletes the objects of spaces in the background, one space after the other.
+// clearer has the spaces whose objects are to be deleted in the background, one space after the other.
+// Guarded by the lock of the registry.
 type clearer struct {
-	mu      sync.Mutex
 	waiting []string // spaces; empty is all
 	running bool
 }
 
-func (l *clearer) isBusy() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.running
-}
-
 // add adds a space. It reports whether there is room for it, and whether the caller has to start a run.
 func (l *clearer) add(space string) (ok, start bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, s := range l.waiting {
 		if s == space || s == "" {
 			return true, false
@@ -50,8 +41,6 @@ func (l *clearer) add(space string) (ok, start bool) {
 
 // next returns the next space, and false when there is none.
 func (l *clearer) next() (string, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if len(l.waiting) == 0 {
 		l.running = false
 		return "", false
@@ -61,36 +50,48 @@ func (l *clearer) next() (string, bool) {
 	return space, true
 }
 
-// clear answers Clear.
-func (c *connection) clear(q *wire.Request) *wire.Reply {
-	s := c.server
-	if err := (tier.Key{Space: q.Space, Name: "any"}).Validate(); err != nil {
-		return failed(wire.KindInvalid, "request: space: "+err.Error())
+// Clear deletes the objects of a space, or of all spaces if it is empty, in the background, but what
+// leases have. The errors are ErrLimit if many spaces wait to be cleared, and those of Pin.
+func (u *Session) Clear(space string) error {
+	if err := u.begin(); err != nil {
+		return err
 	}
-	ok, start := s.clears.add(q.Space)
+	s, r := u.s, u.s.registry
+	defer s.request.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return ErrClosed
+	}
+	ok, start := r.clearer.add(space)
 	if !ok {
-		return failed(wire.KindBusy, "many spaces are being cleared already; ask again when they are")
+		return fmt.Errorf("%w: many spaces are being cleared already; ask again when they are", ErrLimit)
 	}
-	s.clearing.Info(s.log, "objects are being deleted, as a client wants", "space", q.Space, "session", c.session.id, "pid", c.client.PID())
+	r.clearing.Info(r.log, "objects are being deleted, as a client wants", "space", space, "session", s.id(), "pid", s.client.PID())
 	if start {
-		s.work.Go(func() {
-			for space, more := s.clears.next(); more; space, more = s.clears.next() {
-				s.clearSpace(space)
+		r.background.Go(func() {
+			for space, more := r.nextToClear(); more; space, more = r.nextToClear() {
+				r.clearSpace(space)
 			}
 		})
 	}
-	state := s.State()
-	return &wire.Reply{State: &state}
+	return nil
+}
+
+func (r *Registry) nextToClear() (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.clearer.next()
 }
 
 // clearSpace deletes what is there of a space now, but what leases have.
-func (s *Server) clearSpace(space string) {
-	ctx := s.ending
+func (r *Registry) clearSpace(space string) {
+	ctx := r.ending
 	var keys []tier.Key
 	var deleted, kept, failed int
 	var last error
 	flush := func() {
-		for _, err := range s.o.Store.Delete(ctx, keys) {
+		for _, err := range r.store.Delete(ctx, keys) {
 			switch {
 			case err == nil:
 				deleted++
@@ -104,7 +105,7 @@ func (s *Server) clearSpace(space string) {
 		}
 		keys = keys[:0]
 	}
-	for o, err := range s.o.Store.List(ctx, space) {
+	for o, err := range r.store.List(ctx, space) {
 		if err != nil {
 			last = err
 			continue
@@ -121,8 +122,8 @@ func (s *Server) clearSpace(space string) {
 		return // the daemon ends
 	}
 	if last != nil {
-		s.uncleared.Warn(s.log, "objects could not be deleted", "space", space, "deleted", deleted, "in use", kept, "not deleted", failed, "error", last)
+		r.uncleared.Warn(r.log, "objects could not be deleted", "space", space, "deleted", deleted, "in use", kept, "not deleted", failed, "error", last)
 		return
 	}
-	s.cleared.Info(s.log, "objects were deleted", "space", space, "deleted", deleted, "in use", kept)
+	r.cleared.Info(r.log, "objects were deleted", "space", space, "deleted", deleted, "in use", kept)
 }

@@ -1,4 +1,4 @@
-package promise
+package registry
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// model is what clients were promised, kept in another way than the book does.
+// model is what clients were promised, kept in another way than the registry does.
 type model struct {
 	there    map[string]bool
 	reserved map[string]string // name of an object: session/lease
@@ -35,7 +35,7 @@ func (m *model) passed(now time.Time) {
 		if !now.Before(at) {
 			delete(m.until, id)
 			delete(m.pins, id)
-			m.ends[id] = now.Add(writing)
+			m.ends[id] = now.Add(tier.WriteTime)
 		}
 	}
 }
@@ -63,7 +63,8 @@ func (m *model) drop(id string) {
 	}
 }
 
-// TestRandomRequests: whatever clients do, each answer is what a model says, and the book agrees with the store after each.
+// TestRandomRequests: whatever clients do, each answer is what a model says, and the registry agrees
+// with the store after each.
 func TestRandomRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := ordinary
@@ -115,15 +116,15 @@ func TestRandomRequests(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
-				require.NoError(t, b.book.Check())
-				require.Equal(t, m.held(sizes), b.book.Counts().Held)
+				require.NoError(t, b.registry.Check())
+				require.Equal(t, m.held(sizes), b.registry.Counts().Held)
 				for id := range m.until {
-					if b.book.find(id) == nil { // it had nothing
+					if b.registry.find(id) == nil { // it had nothing
 						delete(m.until, id)
 					}
 				}
 				for id := range m.ends {
-					if b.book.find(id) == nil {
+					if b.registry.find(id) == nil {
 						delete(m.ends, id)
 					}
 				}
@@ -189,7 +190,7 @@ func TestRandomRequests(t *testing.T) {
 				u, l, id := at(t)
 				wanted := pick(t)
 				keep := rapid.Bool().Draw(t, "keep")
-				was := b.book.find(id) != nil
+				was := b.registry.find(id) != nil
 				errs, _, err := u.Commit(l, keys(wanted...), keep, 0)
 				require.NoError(t, err)
 				if keep && was {
@@ -309,10 +310,10 @@ func TestRandomRequests(t *testing.T) {
 }
 
 // find returns a lease by its ID.
-func (b *Book) find(id string) *lease {
-	for _, s := range b.all() {
-		for name, l := range s.leases {
-			if leaseID(s.id, name) == id {
+func (r *Registry) find(id string) *lease {
+	for _, s := range r.all() {
+		for _, l := range s.all() {
+			if l.t.ID() == "test/"+id {
 				return l
 			}
 		}

@@ -1,4 +1,4 @@
-package promise
+package registry
 
 import (
 	"context"
@@ -24,13 +24,13 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-// bed is a book over a memory level without a segment.
+// bed is a registry over a memory level without a segment.
 type bed struct {
 	tester
-	memory *tiertest.Map
-	store  *tier.Store
-	book   *Book
-	limits Limits
+	memory   *tiertest.Map
+	store    *tier.Store
+	registry *Registry
+	limits   Limits
 
 	mu  sync.Mutex
 	now time.Time
@@ -47,9 +47,9 @@ func newBed(t tester, l Limits) *bed {
 	require.NoError(t, err)
 	b.open()
 	t.Cleanup(func() {
-		require.NoError(t, b.book.Check())
-		b.book.Close()
-		b.book.Close()
+		require.NoError(t, b.registry.Check())
+		b.registry.Close()
+		b.registry.Close()
 		require.NoError(t, b.store.Close())
 		require.NoError(t, b.memory.Close())
 	})
@@ -67,31 +67,31 @@ func (b *bed) pass(d time.Duration) {
 	b.mu.Lock()
 	b.now = b.now.Add(d)
 	b.mu.Unlock()
-	b.book.pass()
+	b.registry.pass()
 }
 
 func (b *bed) open() {
 	b.Helper()
 	var err error
-	b.book, err = Open(Options{Store: b.store, Memory: b.memory, Grace: 30 * time.Second, Limits: b.limits, Now: b.clock})
+	b.registry, err = Open(Options{Store: b.store, Memory: b.memory, Grace: 30 * time.Second, Limits: b.limits, Now: b.clock})
 	require.NoError(b, err)
 }
 
-// reopen ends the book, and opens the next one over what it left.
+// reopen ends the registry, and opens the next one over what it left.
 func (b *bed) reopen() {
 	b.Helper()
-	require.NoError(b, b.book.Check())
-	b.book.Close()
+	require.NoError(b, b.registry.Check())
+	b.registry.Close()
 	b.open()
-	require.NoError(b, b.book.Check())
+	require.NoError(b, b.registry.Check())
 }
 
 // user joins a session with a process.
 func (b *bed) user(p *process.Process, session string) *Session {
 	b.Helper()
-	c, err := b.book.Enter(p, 100)
+	c, err := b.registry.Enter(p)
 	require.NoError(b, err)
-	u, err := b.book.Join(c, session, "test", func() {})
+	u, err := b.registry.Join(c, "test", session, "test", func() {})
 	require.NoError(b, err)
 	c.Leave()
 	return u
@@ -129,25 +129,26 @@ func TestUnwatchableProcess(t *testing.T) {
 	}
 	reserve()
 	b.pass(10 * time.Minute)
-	require.Len(t, b.book.Leases(10), 1, "as long as it is connected")
+	require.Len(t, b.registry.Leases(10), 1, "as long as it is connected")
 	u.Leave()
 	b.pass(29 * time.Second)
-	require.Len(t, b.book.Leases(10), 1)
+	require.Len(t, b.registry.Leases(10), 1)
 	u = b.user(process.Unknown(), "session-1") // nothing tells the two apart
 	b.pass(10 * time.Minute)
-	require.Len(t, b.book.Leases(10), 1)
+	require.Len(t, b.registry.Leases(10), 1)
 	u.Leave()
 	u.Leave()
 	b.pass(31 * time.Second)
-	require.Empty(t, b.book.Leases(10))
+	require.Empty(t, b.registry.Leases(10))
 	require.Empty(t, b.store.Leases())
-	require.Zero(t, b.book.Counts().Processes)
+	require.Zero(t, b.registry.Counts().Processes)
 	_, err := u.Pin("l", keys("a"), 0, false)
 	require.ErrorIs(t, err, ErrTaken)
 }
 
-// TestWishesKeepLeases: a lease that has nothing stays a while for what is pending: the store brings it as long as somebody wants it.
-func TestWishesKeepLeases(t *testing.T) {
+// TestInterestKeepsLeases: a lease that has nothing stays a while for what is pending: the store brings
+// it as long as somebody wants it.
+func TestInterestKeepsLeases(t *testing.T) {
 	b := newBed(t, ordinary)
 	b.put("a")
 	u, other := b.user(process.Unknown(), "session-1"), b.user(process.Unknown(), "session-2")
@@ -159,12 +160,12 @@ func TestWishesKeepLeases(t *testing.T) {
 		return placed[0].Err
 	}
 	require.ErrorIs(t, pin("r"), tier.ErrPending)
-	require.Len(t, b.book.Leases(10), 2)
+	require.Len(t, b.registry.Leases(10), 2)
 	require.ErrorIs(t, pin("x"), tier.ErrNotFound)
-	require.Len(t, b.book.Leases(10), 2, "a miss beside it ends nothing")
+	require.Len(t, b.registry.Leases(10), 2, "a miss beside it ends nothing")
 	b.pass(11 * time.Second)
 	require.ErrorIs(t, pin("x"), tier.ErrNotFound)
-	require.Len(t, b.book.Leases(10), 1)
+	require.Len(t, b.registry.Leases(10), 1)
 }
 
 // TestTakenSession: who has lost a session can do nothing with it.
@@ -190,9 +191,9 @@ func TestTakenSession(t *testing.T) {
 	first.Leave() // of no effect
 	_, err := second.Pin("l", keys("a"), 0, false)
 	require.NoError(t, err)
-	require.Len(t, b.book.Leases(10), 1)
-	require.NoError(t, b.book.Check())
-	b.book.Close()
+	require.Len(t, b.registry.Leases(10), 1)
+	require.NoError(t, b.registry.Check())
+	b.registry.Close()
 	_, err = second.Pin("l", keys("a"), 0, false)
 	require.ErrorIs(t, err, ErrClosed)
 	second.Leave()
@@ -200,7 +201,7 @@ func TestTakenSession(t *testing.T) {
 	b.pass(time.Minute)
 }
 
-// TestClosedStore: a store that is closed under the book makes it answer ErrClosed.
+// TestClosedStore: a store that is closed under the registry makes it answer ErrClosed.
 func TestClosedStore(t *testing.T) {
 	b := newBed(t, ordinary)
 	b.put("a")
@@ -219,14 +220,14 @@ func TestClosedStore(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 	_, err = u.Abort("l", keys("a"))
 	require.ErrorIs(t, err, ErrClosed)
-	b.book.Close()
+	b.registry.Close()
 	b.memory = b.memory.Reopen()
 	b.store, err = tier.Open(context.Background(), tier.Options{Memory: b.memory})
 	require.NoError(t, err)
 	b.open()
-	require.Equal(t, 1, b.book.Counts().Waiting)
+	require.Equal(t, 1, b.registry.Counts().Waiting)
 	b.pass(time.Minute)
-	require.Empty(t, b.book.Leases(10))
+	require.Empty(t, b.registry.Leases(10))
 }
 
 var _ tester = (*testing.T)(nil)

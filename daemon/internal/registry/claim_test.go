@@ -1,4 +1,4 @@
-package promise
+package registry
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func (l slowLease) Reserve(o []tier.Object) []tier.Placed {
 func TestClaimedSizeIsNobodysSize(t *testing.T) {
 	b := newBed(t, Limits{Sessions: 40, Leases: 8, Held: 1 << 20, Longest: ordinary.Longest, Ordinary: ordinary.Ordinary, Memory: 2 << 20, Objects: 100})
 	require.NoError(t, b.store.Close())
-	b.book.Close()
+	b.registry.Close()
 	m := &slow{MemoryLevel: b.memory}
 	var err error
 	b.store, err = tier.Open(context.Background(), tier.Options{Memory: m})
@@ -47,18 +47,14 @@ func TestClaimedSizeIsNobodysSize(t *testing.T) {
 	b.open()
 	b.put("a")
 	liar, honest := b.user(process.Unknown(), "session-liar"), b.user(process.Unknown(), "session-honest")
-	counted := func() int64 {
-		b.book.mu.Lock()
-		defer b.book.mu.Unlock()
-		return b.book.bytes
-	}
+	counted := b.counted
 	claim := func(name string, size int64, during func()) error {
 		m.before = during
 		placed, err := liar.Reserve("r", []tier.Object{{Key: key(name), Size: size}}, 0)
 		require.NoError(t, err)
 		return placed[0].Err
 	}
-	for _, size := range []int64{1 << 20, 1} {
+	for _, size := range []int64{1 << 19, 1} {
 		require.ErrorIs(t, claim("a", size, func() {
 			placed, err := honest.Pin("l", keys("a"), 0, false)
 			require.NoError(t, err)
@@ -66,17 +62,37 @@ func TestClaimedSizeIsNobodysSize(t *testing.T) {
 			require.Equal(t, int64(1000), counted())
 		}), tier.ErrExists)
 		require.Equal(t, int64(1000), counted())
-		require.NoError(t, b.book.Check())
+		require.NoError(t, b.registry.Check())
 		require.NoError(t, honest.Release([]string{"l"}))
 		require.Zero(t, counted())
 	}
 	// The same with somebody who reserves it first.
-	require.ErrorIs(t, claim("b", 1<<20, func() {
+	require.ErrorIs(t, claim("b", 1<<19, func() {
 		placed, err := honest.Reserve("w", []tier.Object{{Key: key("b"), Size: 10}}, 0)
 		require.NoError(t, err)
 		require.NoError(t, placed[0].Err)
 	}), tier.ErrPending)
 	require.Equal(t, int64(10), counted())
-	require.NoError(t, b.book.Check())
+	require.NoError(t, b.registry.Check())
 	require.NoError(t, honest.Release([]string{"w"}))
+}
+
+// counting is an account that only looks.
+type counting struct{ last tier.Charge }
+
+func (c *counting) Charge(x tier.Charge) error {
+	c.last = x
+	return tier.ErrFull
+}
+func (*counting) Credit(int64) {}
+func (*counting) Expired()     {}
+
+// counted returns the bytes that leases have, each object once, as the next one is told who wants an object.
+func (b *bed) counted() int64 {
+	c := &counting{}
+	l, err := b.memory.Lease(context.Background(), tier.LeaseOptions{ID: "counting", Account: c})
+	require.NoError(b, err)
+	require.ErrorIs(b, l.Reserve([]tier.Object{{Key: key("counting")}})[0].Err, tier.ErrFull)
+	l.Release()
+	return c.last.Bytes
 }

@@ -1,4 +1,4 @@
-package promise
+package registry
 
 import (
 	"testing"
@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestShares: however many processes take all that they may have, one after the other, there is some for the next one.
+// TestShares: however many processes take all that they may have, one after the other, there is some for
+// the next one.
 func TestShares(t *testing.T) {
 	take := func(s share, others int64) int64 {
 		mine := int64(0)

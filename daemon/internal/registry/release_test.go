@@ -1,4 +1,4 @@
-package promise
+package registry
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// TestLargeReleaseKeepsNobodyWaiting: what a large lease had is given back in pieces: others have the book in
-// between. So it is when its time has passed, and when its session ends.
+// TestLargeReleaseKeepsNobodyWaiting: what a large lease had is given back in pieces: others have the
+// registry in between. So it is when its time has passed, and when its session ends.
 func TestLargeReleaseKeepsNobodyWaiting(t *testing.T) {
 	const n = 5000
 	b := newBed(t, Limits{Sessions: 40, Leases: 8, Held: 1 << 40, Longest: time.Hour, Ordinary: time.Minute})
@@ -31,13 +31,13 @@ func TestLargeReleaseKeepsNobodyWaiting(t *testing.T) {
 		}()
 		seen := false
 		for {
-			if held := b.book.Counts().Held; held > 0 && held < n {
+			if held := b.registry.Counts().Held; held > 0 && held < n {
 				seen = true
 			}
 			select {
 			case <-done:
-				require.Zero(t, b.book.Counts().Held)
-				require.NoError(t, b.book.Check())
+				require.Zero(t, b.registry.Counts().Held)
+				require.NoError(t, b.registry.Check())
 				return seen
 			default:
 			}
@@ -50,7 +50,7 @@ func TestLargeReleaseKeepsNobodyWaiting(t *testing.T) {
 			}
 			_ = u.Release([]string{"l"})
 		},
-		"time": func() { b.pass(2 * time.Second); b.pass(2 * writing) },
+		"time": func() { b.pass(2 * time.Second); b.pass(2 * tier.WriteTime) },
 	} {
 		begin := time.Now()
 		for !between(end) {
@@ -59,7 +59,8 @@ func TestLargeReleaseKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestShrink: only of a large lease, at most 64 objects, pinned or reserved ones, until it is not large any more.
+// TestShrink: only of a large lease, at most 64 objects, pinned or reserved ones, until it is not large
+// any more.
 func TestShrink(t *testing.T) {
 	b := newBed(t, Limits{Sessions: 40, Leases: 8, Held: 1 << 40, Longest: time.Hour, Ordinary: time.Minute})
 	u := b.user(process.Unknown(), "session-1")
@@ -79,7 +80,7 @@ func TestShrink(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, more)
 		require.Equal(t, left, u.Objects("l"))
-		require.NoError(t, b.book.Check())
+		require.NoError(t, b.registry.Check())
 	}
 	for _, name := range []string{"l", "none"} {
 		more, err := u.Shrink(name)

@@ -1,4 +1,4 @@
-package promise
+package registry
 
 import (
 	"testing"
@@ -10,8 +10,9 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// TestLapsedLeaseWithAWishEndsWithItsReservations: nothing would end it any more, neither time nor its client, who is done.
-func TestLapsedLeaseWithAWishEndsWithItsReservations(t *testing.T) {
+// TestExpiredLeaseWithInterestEndsWithItsReservations: nothing would end it any more, neither time nor
+// its client, who is done.
+func TestExpiredLeaseWithInterestEndsWithItsReservations(t *testing.T) {
 	b := newBed(t, ordinary)
 	u, other := b.user(process.Unknown(), "session-1"), b.user(process.Unknown(), "session-2")
 	object := func(name string) []tier.Object { return []tier.Object{{Key: key(name), Size: 10}} }
@@ -27,11 +28,11 @@ func TestLapsedLeaseWithAWishEndsWithItsReservations(t *testing.T) {
 		placed, err := u.Pin("l", keys("r"), time.Second, false)
 		require.NoError(t, err)
 		require.ErrorIs(t, placed[0].Err, tier.ErrPending)
-		b.pass(5 * time.Second) // the lease has lapsed, and the wish has not
+		b.pass(5 * time.Second) // the lease has expired, and the interest has not
 		errs, err := end()
 		require.NoError(t, err)
 		require.NoError(t, errs[0])
-		require.NoError(t, b.book.Check(), name)
-		require.Len(t, b.book.Leases(10), 1, name)
+		require.NoError(t, b.registry.Check(), name)
+		require.Len(t, b.registry.Leases(10), 1, name)
 	}
 }

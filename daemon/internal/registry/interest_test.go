@@ -1,4 +1,4 @@
-package promise
+package registry
 
 import (
 	"errors"
@@ -11,11 +11,11 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// TestOneProcessWantsEverything: a process that asks for more objects than it may have on their way gets no more, and
-// another process is served as before.
+// TestOneProcessWantsEverything: a process that asks for more objects than it may have on their way gets
+// no more, and another process is served as before.
 func TestOneProcessWantsEverything(t *testing.T) {
 	b := newBed(t, ordinary)
-	b.book.mostWishes = 2
+	b.registry.maxInterest = 2
 	writer := b.user(process.Unknown(), "session-w")
 	for _, name := range []string{"a", "b", "c", "d"} {
 		_, err := writer.Reserve("w", []tier.Object{{Key: key(name), Size: 10}}, time.Hour)
@@ -25,7 +25,7 @@ func TestOneProcessWantsEverything(t *testing.T) {
 	pin := func(u *Session, prefix bool, names ...string) (out []error) {
 		placed, err := u.Pin("l", keys(names...), time.Hour, prefix)
 		require.NoError(t, err)
-		require.NoError(t, b.book.Check())
+		require.NoError(t, b.registry.Check())
 		for _, p := range placed {
 			switch {
 			case errors.Is(p.Err, tier.ErrPending):
@@ -44,7 +44,7 @@ func TestOneProcessWantsEverything(t *testing.T) {
 	require.Equal(t, []error{pending}, pin(other, false, "c"))
 	require.NoError(t, greedy.Unpin("l", keys("a")))
 	require.Equal(t, []error{pending, full}, pin(greedy, false, "d", "a"), "what is not wanted any more makes room")
-	b.pass(wished + time.Second)
+	b.pass(interestTime + time.Second)
 	require.Equal(t, []error{pending, pending}, pin(greedy, false, "a", "c"), "so does what nobody has asked for again")
 	errs, _, err := writer.Commit("w", keys("a"), false, 0)
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package promise
+package registry
 
 import (
 	"testing"
@@ -9,7 +9,8 @@ import (
 	"github.com/ringcache/ringcache/daemon/internal/process"
 )
 
-// TestEndsThatARequestNoticesCount: a lease whose end a request notices before the keeper of times does has ended by time, too.
+// TestEndsThatARequestNoticesCount: a lease whose end a request notices before the keeper of times does
+// has ended by time, too.
 func TestEndsThatARequestNoticesCount(t *testing.T) {
 	b := newBed(t, ordinary)
 	b.put("a")
@@ -20,16 +21,16 @@ func TestEndsThatARequestNoticesCount(t *testing.T) {
 		"commit": func() { _, _, err := u.Commit("l", keys("a"), false, 0); require.NoError(t, err) },
 	}
 	for name, end := range ends {
-		before := b.book.Counts().EndedByTime
+		before := b.registry.Counts().EndedByTime
 		_, err := u.Pin("l", keys("a"), time.Second, false)
 		require.NoError(t, err)
 		b.mu.Lock()
 		b.now = b.now.Add(time.Hour)
 		b.mu.Unlock()
 		end()
-		require.Equal(t, before+1, b.book.Counts().EndedByTime, name)
+		require.Equal(t, before+1, b.registry.Counts().EndedByTime, name)
 		require.NoError(t, u.Release([]string{"l"}))
 		b.pass(0)
-		require.Equal(t, before+1, b.book.Counts().EndedByTime, name)
+		require.Equal(t, before+1, b.registry.Counts().EndedByTime, name)
 	}
 }

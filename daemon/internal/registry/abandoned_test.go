@@ -1,4 +1,4 @@
-package promise
+package registry
 
 import (
 	"testing"
@@ -9,8 +9,8 @@ import (
 	"github.com/ringcache/ringcache/daemon/internal/process"
 )
 
-// TestComingBackInTheLastMoment: a client that comes back, and leaves again, just when its grace time is noticed to be over keeps what it
-// has, for another grace time.
+// TestComingBackInTheLastMoment: a client that comes back, and leaves again, just when its grace time is
+// noticed to be over keeps what it has, for another grace time.
 func TestComingBackInTheLastMoment(t *testing.T) {
 	b := newBed(t, ordinary)
 	b.put("a")
@@ -21,15 +21,15 @@ func TestComingBackInTheLastMoment(t *testing.T) {
 	b.mu.Lock()
 	b.now = b.now.Add(31 * time.Second)
 	b.mu.Unlock()
-	late := b.book.lonely() // as the keeper of times sees it, which then waits for the session
+	late := b.registry.overdue() // as the keeper of times sees it, which then waits for the session
 	require.Len(t, late, 1)
 	b.user(process.Unknown(), "session-1").Leave()
 	for _, s := range late {
-		require.Zero(t, s.abandon())
+		s.abandon()
 	}
-	require.Len(t, b.book.Leases(10), 1)
+	require.Len(t, b.registry.Leases(10), 1)
 	b.pass(29 * time.Second)
-	require.Len(t, b.book.Leases(10), 1)
+	require.Len(t, b.registry.Leases(10), 1)
 	b.pass(2 * time.Second)
-	require.Empty(t, b.book.Leases(10))
+	require.Empty(t, b.registry.Leases(10))
 }

@@ -1,4 +1,4 @@
-package promise
+package registry
 
 // share is what one process may have of something that there is a total of: connections, sessions, leases,
 // records, bytes.

@@ -1,0 +1,149 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// Pin keeps objects in place for a lease, for at least d, as tier.StoreLease does; with prefix, as its
+// PinPrefix. 0 is the ordinary time. ErrFull is also the answer about what would be beyond the limits of
+// the process.
+func (u *Session) Pin(name string, keys []tier.Key, d time.Duration, prefix bool) ([]tier.Placed, error) {
+	if err := u.begin(); err != nil {
+		return nil, err
+	}
+	s := u.s
+	defer s.request.Unlock()
+	l, err := s.open(name, d)
+	if err != nil {
+		return nil, err
+	}
+	placed := l.pin(keys, prefix)
+	if slices.ContainsFunc(placed, hasEnded) { // its time passed just now
+		if l, err = s.open(name, d); err != nil {
+			return nil, err
+		}
+		placed = l.pin(keys, prefix)
+	}
+	l.releaseEmpty()
+	return placed, closedAmong(placed)
+}
+
+func hasEnded(p tier.Placed) bool { return errors.Is(p.Err, tier.ErrEnded) }
+
+func (l *lease) pin(keys []tier.Key, prefix bool) []tier.Placed {
+	var placed []tier.Placed
+	if prefix {
+		placed = l.t.PinPrefix(keys)
+	} else {
+		placed = l.t.Pin(keys)
+	}
+	failpoint.Hit("daemon.pinned")
+	return l.noteInterest(keys, placed, prefix)
+}
+
+// Objects returns how many objects a lease has.
+func (u *Session) Objects(name string) int {
+	if u.begin() != nil {
+		return 0
+	}
+	defer u.s.request.Unlock()
+	l := u.s.named(name)
+	if l == nil {
+		return 0
+	}
+	now := l.t.Summary()
+	return now.Pinned + now.Reserved
+}
+
+// Keys returns the objects that a lease has of a space, in the order of their names.
+func (u *Session) Keys(name, space string) ([]tier.Key, error) {
+	if err := u.begin(); err != nil {
+		return nil, err
+	}
+	defer u.s.request.Unlock()
+	l := u.s.find(name)
+	if l == nil {
+		return nil, nil
+	}
+	st := l.t.State()
+	keys := slices.DeleteFunc(slices.Concat(st.Pinned, st.Reserved), func(k tier.Key) bool { return k.Space != space })
+	slices.SortFunc(keys, func(a, b tier.Key) int { return strings.Compare(a.Name, b.Name) })
+	return keys, nil
+}
+
+// Get returns where objects are that a lease has. The errors are tier.ErrPending, beside the place, of what
+// it has reserved, and tier.ErrEnded of what it does not have.
+func (u *Session) Get(name string, keys []tier.Key) ([]tier.Placed, error) {
+	if err := u.begin(); err != nil {
+		return nil, err
+	}
+	defer u.s.request.Unlock()
+	l := u.s.find(name)
+	if l == nil {
+		placed := make([]tier.Placed, len(keys))
+		for i := range placed {
+			placed[i].Err = noLease(name)
+		}
+		return placed, nil
+	}
+	placed := l.t.Held(keys)
+	for i, p := range placed {
+		if errors.Is(p.Err, tier.ErrNotFound) {
+			placed[i].Err = fmt.Errorf("%w: %w", tier.ErrEnded, p.Err)
+		}
+	}
+	return placed, closedAmong(placed)
+}
+
+func noLease(name string) error {
+	return fmt.Errorf("there is no lease %q: it was released, its time has passed, or it had nothing: %w", name, tier.ErrEnded)
+}
+
+// Unpin gives up what a lease pins, and its interest in what is pending. What is not there is skipped.
+func (u *Session) Unpin(name string, keys []tier.Key) error {
+	if err := u.begin(); err != nil {
+		return err
+	}
+	defer u.s.request.Unlock()
+	l := u.s.find(name)
+	if l == nil {
+		return nil
+	}
+	l.t.Unpin(keys)
+	failpoint.Hit("daemon.unpinned")
+	l.dropInterest(keys)
+	l.releaseEmpty()
+	return nil
+}
+
+// Shrink gives up some of what a large lease has, and reports whether it did: whoever releases it so, first,
+// does not keep others waiting for it all.
+func (u *Session) Shrink(name string) (bool, error) {
+	if err := u.begin(); err != nil {
+		return false, err
+	}
+	defer u.s.request.Unlock()
+	l := u.s.named(name)
+	return l != nil && l.t.Shrink(), nil
+}
+
+// Release ends leases. What is not there is skipped.
+func (u *Session) Release(names []string) error {
+	if err := u.begin(); err != nil {
+		return err
+	}
+	defer u.s.request.Unlock()
+	for _, name := range names {
+		if l := u.s.named(name); l != nil {
+			l.release()
+		}
+	}
+	return nil
+}
