@@ -356,3 +356,19 @@ func TestGetIsCancelled(t *testing.T) {
 		})
 	}
 }
+
+// TestAMissWhileALevelIsAwayIsNotRemembered: the level is back long before Options.NegativeTTL is over, and has the object.
+func TestAMissWhileALevelIsAwayIsNotRemembered(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		require.NoError(t, put(b.maps[1], "x", "", 100))
+		b.remote.Fail(tier.ErrUnavailable)
+		err := b.get("x")
+		require.ErrorIs(t, err, tier.ErrNotFound)
+		require.ErrorIs(t, err, tier.ErrUnavailable)
+		b.remote.Do(nil)
+		time.Sleep(200 * time.Millisecond) // the next probe is over
+		require.False(t, b.State().Levels[2].Away)
+		require.NoError(t, b.get("x"))
+	})
+}
