@@ -15,15 +15,14 @@ import (
 type pendingWrite struct {
 	key      Key // never changes, so that workers need no lock for it
 	object   Object
-	offset   uint64
-	bytes    []byte // of the object in memory, while it is pinned
+	offset   uint64 // in the segment, when it was pinned last
 	summed   bool   // sum is known
-	sum      uint32 // CRC-32C of bytes when they were right
+	sum      uint32 // CRC-32C of the bytes when they were right
 	pinned   bool
 	presumed bool
 	recheck  bool     // levels may have the object: they are asked before it is written
 	charged  bool     // its bytes count against the limits: it is pinned, and left is not empty
-	users    int      // calls of Put that use bytes
+	users    int      // calls of Put that read its bytes in memory
 	left     levelSet // that have not got the object
 	writing  levelSet // of left, or deleted from it: that a worker writes to
 	queued   [maxLower]*list.Element
@@ -155,7 +154,7 @@ func (w *writeBack) attach(placed Placed) *pendingWrite {
 		p.summed = false
 	}
 	w.uncharge(p) // as the object that it was: this one may have another size, or tenant
-	p.object, p.offset, p.bytes = placed.Object, placed.Offset, placed.Bytes
+	p.object, p.offset = placed.Object, placed.Offset
 	w.charge(p)
 	return p
 }
@@ -257,7 +256,7 @@ func (w *writeBack) unpin(p *pendingWrite) {
 	}
 	w.uncharge(p)
 	w.lease.Unpin([]Key{p.key})
-	p.pinned, p.bytes = false, nil
+	p.pinned = false
 	w.unpinned++
 }
 

@@ -32,15 +32,15 @@ type writeBack struct {
 	maxPinned int // pending writes; 0 is no limit
 
 	mu       sync.Mutex
-	stopped  bool
+	stopped  bool // Close has begun: nothing is written any more
 	pending  map[Key]*pendingWrite
-	unpinned int              // of pending
+	unpinned int              // pending writes that are not pinned
 	bytes    int64            // of pending writes that are charged
 	bytesOf  map[string]int64 // the same by tenant
 	queues   []*writeQueue    // one for each lower level
 	writers  int              // workers that write
 	budget   budget           // of what they write
-	blocked  blocked
+	blocked  blocked          // keys that are being deleted
 	// missed counts what was stored again since the last Drain, and went from memory, or was too much to
 	// note, before a level was asked whether it has it.
 	missed int
