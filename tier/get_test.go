@@ -372,3 +372,29 @@ func TestAMissWhileALevelIsAwayIsNotRemembered(t *testing.T) {
 		require.NoError(t, b.get("x"))
 	})
 }
+
+// TestACallThatHangsTakesTheLevelAwayAtOnce: nobody else pays the time limit, not even until a probe has failed.
+func TestACallThatHangsTakesTheLevelAwayAtOnce(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower[1].Timeout = time.Second })
+		require.NoError(t, put(b.maps[1], "x", "", 100))
+		b.remote.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Hang: true} })
+		require.ErrorIs(t, b.get("x"), tier.ErrUnavailable)
+		require.True(t, b.State().Levels[2].Away)
+		before := time.Now()
+		require.ErrorIs(t, b.get("x"), tier.ErrUnavailable)
+		require.Zero(t, time.Since(before))
+		b.remote.Do(nil)
+	})
+}
+
+// TestStoredBelowAfterAMiss: what was looked up in vain, and was stored then without room in memory, is there at once.
+func TestStoredBelowAfterAMiss(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1000, nil)
+		require.ErrorIs(t, b.get("x"), tier.ErrNotFound)
+		require.NoError(t, put(b, "x", "", 5000))
+		require.Equal(t, "disk remote", b.has("x"))
+		require.NoError(t, b.get("x"))
+	})
+}
