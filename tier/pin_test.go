@@ -216,7 +216,7 @@ func TestPinPrefix(t *testing.T) {
 		b := newBed(t, 1<<20, nil)
 		require.NoError(t, put(b.maps[0], "a", "", 100))
 		require.NoError(t, put(b.maps[0], "b", "a", 100))
-		require.NoError(t, put(b.maps[0], "d", "c", 100))
+		require.NoError(t, put(b.maps[0], "d", "", 100))
 		require.NoError(t, put(b.memory, "e", "", 100))
 		l := b.lease("l")
 		placed := l.PinPrefix(keys("a", "b", "c", "d", "e"))
