@@ -210,3 +210,21 @@ func TestDrainSaysWhatWasMissed(t *testing.T) {
 		require.Empty(t, left)
 	})
 }
+
+// TestStoredAgainWhileTheOnlyLevelIsAway: nothing is pinned for a level that as a rule has the object.
+func TestStoredAgainWhileTheOnlyLevelIsAway(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[1:] })
+		require.NoError(t, put(b, "x", "", 1000))
+		b.drain()
+		b.remote.Fail(tier.ErrUnavailable)
+		require.Error(t, b.get("y"))
+		synctest.Wait()
+		require.True(t, b.State().Levels[1].Away)
+		require.NoError(t, put(b, "x", "", 1000))
+		require.Zero(t, b.memory.Usage().Held)
+		require.Equal(t, 1, b.State().Backlog)
+		b.remote.Do(nil)
+		b.drain()
+	})
+}
