@@ -228,3 +228,25 @@ func TestStoredAgainWhileTheOnlyLevelIsAway(t *testing.T) {
 		b.drain()
 	})
 }
+
+// TestStoredAgainAsALevelGoesAway: what waits behind a write that hangs does not stay pinned for the level.
+func TestStoredAgainAsALevelGoesAway(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower, o.MaxCalls = o.Lower[1:], 2 }) // one worker writes
+		for _, name := range []string{"x", "y", "z"} {
+			require.NoError(t, put(b, name, "", 1000))
+		}
+		b.drain()
+		b.remote.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Hang: true} })
+		for _, name := range []string{"x", "y", "z"} {
+			require.NoError(t, put(b, name, "", 1000))
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.True(t, b.State().Levels[1].Away)
+		require.Zero(t, b.memory.Usage().Held)
+		b.remote.Do(nil)
+		b.drain()
+	})
+}
