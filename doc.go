@@ -67,7 +67,7 @@
 //	engine           the frontend of a whole engine
 //	preprocess       photos to items of a model
 //	daemon/wire      the daemon's protocol
-//	daemon/client    a client of the daemon
+//	daemon/client    its client
 //	daemon           what ringcache serve runs
 //	agent            stores, rings, caches, tiers, hashes and messages by JSON lines
 //	fuzz             tests for rings, stores, caches and levels of any make
