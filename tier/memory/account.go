@@ -9,9 +9,28 @@ type leased struct {
 	pins    int64          // and reservations, each object for each lease
 }
 
+// add counts an object that one more lease has.
+func (l *leased) add(it *item) {
+	id := it.o.Handle().ID
+	if l.holders[id]++; l.holders[id] == 1 {
+		l.bytes += it.object.Size
+	}
+	l.pins++
+}
+
+// remove counts an object that one lease less has.
+func (l *leased) remove(it *item) {
+	id := it.o.Handle().ID
+	if l.holders[id]--; l.holders[id] == 0 {
+		delete(l.holders, id)
+		l.bytes -= it.object.Size
+	}
+	l.pins--
+}
+
 // charge asks the account of a lease, if it has one, for an object that the lease is about to get, or
 // has got before it had the account. One that is about to be reserved has no chunk yet: its charge is
-// complete with charged, or taken back with Credit.
+// complete with leased.add, or taken back with Credit.
 func (x *lease) charge(it *item, had bool) error {
 	if x.account == nil {
 		return nil
@@ -26,21 +45,9 @@ func (x *lease) charge(it *item, had bool) error {
 		return &objectError{key: it.object.Key, cause: err}
 	}
 	if it.o != nil {
-		x.charged(it)
+		l.add(it)
 	}
 	return nil
-}
-
-// charged counts an object that the account was charged for.
-func (x *lease) charged(it *item) {
-	if x.account == nil {
-		return
-	}
-	l, id := &x.l.leased, it.o.Handle().ID
-	if l.holders[id]++; l.holders[id] == 1 {
-		l.bytes += it.object.Size
-	}
-	l.pins++
 }
 
 // credit takes a charge back.
@@ -48,12 +55,7 @@ func (x *lease) credit(it *item) {
 	if x.account == nil {
 		return
 	}
-	l, id := &x.l.leased, it.o.Handle().ID
-	if l.holders[id]--; l.holders[id] == 0 {
-		delete(l.holders, id)
-		l.bytes -= it.object.Size
-	}
-	l.pins--
+	x.l.leased.remove(it)
 	x.account.Credit(it.object.Size)
 }
 

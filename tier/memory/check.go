@@ -34,11 +34,7 @@ func (l *Level) checkLeases() error {
 			items++
 			bytes += it.object.Size
 			if x.account != nil {
-				if id := it.o.Handle().ID; charged.holders[id] == 0 {
-					charged.bytes += it.object.Size
-				}
-				charged.holders[it.o.Handle().ID]++
-				charged.pins++
+				charged.add(it)
 			}
 			k := it.object.Key
 			r, ok := l.table.ItemAt(it.place)

@@ -42,7 +42,9 @@ func (x *lease) reserve(o *tier.Object) (tier.Placed, error) {
 		return tier.Placed{}, err
 	}
 	it.o = it.res.Object()
-	x.charged(it)
+	if x.account != nil {
+		x.l.leased.add(it)
+	}
 	failpoint.Hit("tier.memory.reserve")
 	if err := x.put(it); err != nil {
 		x.credit(it)

@@ -115,7 +115,7 @@ func (x *lease) expire(now time.Time) {
 		now = x.until
 	}
 	x.wait(&x.l.writes, x.l.elapsed(now.Add(tier.WriteTime)))
-	x.queueSweep()
+	x.l.queueSweep(x)
 }
 
 // endByTime ends a lease of which nothing may stay.
@@ -127,14 +127,14 @@ func (x *lease) endByTime() {
 	if x.account != nil {
 		x.account.Expired()
 	}
-	x.queueSweep()
+	x.l.queueSweep(x)
 }
 
 // queueSweep has a lease let go of what it must not have any more.
-func (x *lease) queueSweep() {
+func (l *Level) queueSweep(x *lease) {
 	if !x.inSweeps {
 		x.inSweeps = true
-		x.l.sweeps = append(x.l.sweeps, x)
+		l.sweeps = append(l.sweeps, x)
 	}
 }
 
