@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // maxSkipped is how many pending writes of a level are looked at that can't be written yet.
@@ -87,7 +88,7 @@ func (w *writeBack) write(q *writeQueue, batch []*pendingWrite, size int64) {
 	w.budget.add(size, nil, -1)
 	l := q.level
 	var again []*pendingWrite
-	for i, p := range batch {
+	for i, p := range slices.Backward(batch) { // what goes back into the queue keeps its order
 		p.writing &^= l.bit()
 		switch err := errs[i]; {
 		case !p.left.has(l): // Delete took it off

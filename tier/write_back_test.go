@@ -59,6 +59,34 @@ func TestAPendingChainIsWrittenInOrderAfterARestart(t *testing.T) {
 	})
 }
 
+// TestARefusedBatchIsTriedAgainInOrder: it went back into the queue in the reverse order, so that a chain was then
+// written in one call for each object.
+func TestARefusedBatchIsTriedAgainInOrder(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[:1] })
+		b.disk.Fail(tier.ErrUnavailable)
+		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+		for _, name := range names {
+			require.NoError(t, put(b, name, "", 16))
+		}
+		var order []string
+		refused := 0
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			switch {
+			case !is(c, "Put"):
+			case refused < len(names):
+				refused++
+				return tiertest.Answer{Err: tier.ErrUnavailable}
+			default:
+				order = append(order, c.Key.Name)
+			}
+			return tiertest.Answer{}
+		})
+		b.drain()
+		require.Equal(t, names, order)
+	})
+}
+
 // TestARefusedDeleteLeavesTheParentInFront: what a worker looks at are the children.
 func TestARefusedDeleteLeavesTheParentInFront(t *testing.T) {
 	in(t, func(t *testing.T) {
