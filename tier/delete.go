@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// Delete removes objects from all levels, as [Level.Delete]. An object that is being fetched or written comes
-// back from nowhere: Delete waits for that. The error is nil if a level had it and none has it now, ErrInUse
+// Delete removes objects from all levels, as [Level.Delete]. A fetch or a write that runs could bring an
+// object back: Delete waits for its end. The error is nil if a level had it and none has it now, ErrInUse
 // of what a lease has, of which nothing is deleted, and ErrUnavailable if a level could not be asked: the
 // object may come back with it.
 func (s *Store) Delete(ctx context.Context, keys []Key) []error {

@@ -11,7 +11,7 @@ import (
 // fetcher brings objects from lower levels into memory. A fetch is one object on its way: there is at most
 // one for each key, for all who ask for the object. Its states, and who moves it on:
 //
-//   - queued: a miss of Pin, Get or Prefetch began it (admit, newFetch), and a lookup job has it
+//   - queued: a miss of Pin or Prefetch, or one miss too many of Get, began it (admit, newFetch), and a lookup job has it
 //     (fetch_queue.go).
 //   - looked up: a worker asks one lower level for it, and queues the job again for the next level
 //     (fetch_lookup.go). What no level has is finished.
@@ -22,14 +22,15 @@ import (
 //   - transferred: a worker reserves its place in memory, has the level read into it, and commits
 //     (fetch_transfer.go).
 //   - finished: err is nil if the object is in memory. Then promoted pins it for those who had interest
-//     (promoted.go). Otherwise err is an answer, which the negative cache remembers, and which each lease
-//     that asked hears of once, when it asks again; or no answer (errCancelled, errAskAgain), and who asks
+//     (promoted.go). Otherwise err is an answer, which each lease that asked hears of once, when it asks again
+//     (at most Options.MaxFetches such answers are kept), and which the negative cache remembers unless only
+//     the parent is missing; or no answer (errCancelled, errAskAgain), and who asks
 //     again begins another fetch.
 //
 // Interest keeps a fetch going. A lease has interest for Options.PromotedFor after its last Pin, until it
-// calls Unpin or ends. A Get has interest until it returns, and a Prefetch until its context ends. A fetch
-// without interest is finished at once as long as it is queued or waiting; the context of a running job ends
-// with the last interest in its fetches. A lease or Get raises the priority of a fetch to urgent, a Prefetch
+// calls Unpin or Release. A Get has interest until it returns, and a Prefetch until its context ends. A fetch
+// without interest is finished at once as long as it is queued or waiting, alone or with others in which there
+// is none either; the context of a running job ends with the last interest in its fetches. A lease or Get raises the priority of a fetch to urgent, a Prefetch
 // to its own.
 //
 // Delete blocks a key: its fetch is cancelled, and none begins until the deletion is over.

@@ -113,7 +113,7 @@ func (f *fetcher) join(readings []*reading) (joined map[*reading]*fetch, direct 
 		x := f.fetches[k]
 		miss := f.negative.get(k)
 		switch {
-		case x != nil && !x.deleted && !errors.Is(r.err, ErrUnavailable): // also if it has its place already
+		case x != nil && !x.deleted && !errors.Is(r.err, ErrUnavailable): // join it
 			f.makeUrgent(x)
 		case isPlainMiss(miss):
 			r.err = miss

@@ -17,9 +17,9 @@ import (
 // Away or not. A level begins as not away. An answer of ErrUnavailable, a level that was closed, or a caller
 // whose time ended makes it suspect (assess): one goroutine then probes the level with a Stat of a key that
 // nobody has, and goes on while the probe fails. The first failed probe marks the level as away, the first
-// answered one as back. A call that exceeds the time limit of the level marks it as away at once. So a level
-// that can't write, or has lost a part of its servers, can still be read. While a level is away, no call but
-// the probe reaches it.
+// answered one as back. A call that ends by the time limit of the level marks it as away at once; one that does
+// not return marks nothing. A level that can't write, or has lost a part of its servers, can still be read.
+// While a level is away, no call but the probe and Usage reaches it.
 //
 // Writes paused or not. A background write that failed for now pauses the background writes to the level
 // (pauseWrites): for 50 ms, then twice as long after each further failure, at most 5 s. The pause ends by

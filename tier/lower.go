@@ -8,8 +8,8 @@ import (
 	"github.com/ringcache/ringcache/internal/loglimit"
 )
 
-// lower is a level below memory. Its calls have the time limit of the level, are not made while it is away,
-// tell its health what they learned, and are counted.
+// lower is a level below memory. Its calls of Stat, Get, Put and Delete have the time limit of the level, are not
+// made while the level is away, and tell its health what they learned. Store.List calls the level itself.
 type lower struct {
 	Lower
 	index    int

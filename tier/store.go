@@ -19,7 +19,7 @@ import (
 //
 // The store leaves its levels open when it is closed: whoever opened them closes them, after the store.
 //
-// A Store has no state of its own but its parts, each with a lock of its own:
+// A Store has three parts, each with a lock of its own, over one pool of workers:
 //
 //   - fetcher (fetch.go) brings objects from lower levels into memory,
 //   - writeBack (write_back.go) writes what is in memory to lower levels,
@@ -27,7 +27,8 @@ import (
 //
 // No two locks of fetcher and writeBack are held together, in any order. Under either of them, leaf locks may
 // be taken: of a health, of the workers, of the negative cache, of the report, and those of the memory level.
-// No leaf calls back, and no lower level is called under any lock.
+// No leaf calls the store, but for the Account of a lease, which the memory level calls under its lock and which
+// must not call the store either. No lower level is called under any lock.
 type Store struct {
 	*shared
 	fetcher *fetcher

@@ -45,8 +45,8 @@ func (l *StoreLease) ID() string { return l.id }
 
 // Pin keeps objects in place, as [Lease.Pin]. The error of what is not in memory is ErrPending if lower
 // levels are being asked for it: call Pin again, with the same lease, until the answer is another one. It is
-// fetched as long as somebody has interest: a lease has for Options.PromotedFor after it asked last, until it
-// calls Unpin or Release. The other errors are ErrNotFound, with ErrUnavailable if a level could not be asked,
+// fetched as long as somebody has interest. The interest of a lease ends Options.PromotedFor after its last Pin,
+// or with Unpin or Release. The other errors are ErrNotFound, with ErrUnavailable if a level could not be asked,
 // and ErrFull and ErrTooLarge of what is there, but has no room in memory.
 func (l *StoreLease) Pin(keys []Key) []Placed {
 	s := l.store

@@ -12,16 +12,19 @@ import (
 //   - Begin. Put, a Commit of a client's lease, or a transfer that copies to faster levels pins the object
 //     under the lease "ringcache store: pending writes", and enqueues it for its levels (pending_write.go).
 //     Options.MaxBacklog, the quota of the tenant and half of the objects of memory are the limits: beyond
-//     them Put writes itself, and others are refused.
-//   - Write. A worker takes a batch off the front of a level's queue, a parent before its children, checks
-//     each object against its checksum, and calls the level without the lock (write_back_batch.go).
-//   - End. The level has the object, or refuses it for good, which is counted. With its last level the
+//     them Put writes itself, and the object of a Commit stays in memory alone. What is stored again is a
+//     presumed write: it is pinned only while its level answers, and goes when the level has the object.
+//   - Write. A worker takes a batch off the front of a level's queue, a parent before its children, and calls
+//     the level without the lock (write_back_batch.go). The level reads through a check of the checksum that
+//     Put took of the bytes, or, after a Commit or a restart, the worker just before.
+//   - End. The level has the object, or answers with any other error than ErrUnavailable, which is counted. With its last level the
 //     pending write ends, and the pin too.
 //   - Retry. The level answered ErrUnavailable: the object goes back to the front of the queue, and health
 //     pauses the writes to the level.
 //   - Delete takes a pending write off all levels, and restores it if the object could not be deleted.
 //   - Close leaves the pins. So does a kill: the store that takes over the memory level finds in the lease
-//     what was pending (write_back_restart.go).
+//     what was pending for levels of Back (write_back_restart.go). Copies for levels of Around, and presumed
+//     writes that were not pinned, are not made any more.
 //   - Drain waits for the end of all of them.
 //
 // mu guards all fields below it. Under mu the part calls the memory level, whose leases do no input or

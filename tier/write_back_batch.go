@@ -156,8 +156,9 @@ func (w *writeBack) call(l *lower, batch []*pendingWrite) []error {
 	return errs
 }
 
-// checked returns a pending write as a level gets it. Other processes can write to memory: so what the level
-// gets has to have the checksum that memory vouches for.
+// checked returns a pending write as a level gets it. Other processes can write to memory, so the level reads
+// through a check of the checksum that Put took. Of what a client wrote nobody knows one: it is computed here,
+// and only what changes between here and the level is found.
 func (w *writeBack) checked(p *pendingWrite) (Put, error) {
 	w.mu.Lock()
 	placed := w.lease.Pin([]Key{p.key})[0] // it may have been dropped, and stored again

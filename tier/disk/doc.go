@@ -1,16 +1,18 @@
 // Package disk keeps the objects of package tier in a folder, one file for each.
 //
-// The folder is a root. [Open] locks it for one process, by the folder .ringcache inside, which
-// also has the temporary files and those that were found damaged. A root has one [Layout]: [Native],
+// The folder is a root. [Open] locks it for one process, by a file in the folder .ringcache inside. That folder
+// also has the temporary files, and those that were found damaged. A root has one [Layout]: [Native],
 // with the key and a checksum in each file, or a tree that other programs read and write as well
 // ([Options].Shared).
 //
 // A file appears under its name complete, by rename, and is verified by every [Level.Get]: a torn,
-// cut or flipped file is a miss, is taken away and counted. So nothing has to be synced for the bytes to
-// be right: a power failure costs objects, the end of a process none.
+// cut or flipped file is a miss, is taken away and counted. So a file of the layout Native need not be synced for
+// its bytes to be right: a power failure costs objects, the end of a process costs none. Files of [LMCache] have
+// no checksum, and only their length is verified; they are synced before they appear.
 //
-// Open returns at once. The index is built in the background ([Level.Indexed], [Level.WaitIndex]); what it
-// has not reached yet is looked for in its place, so every object is there from the beginning.
+// Open removes what killed processes left, and returns. The index is built in the background ([Level.Indexed],
+// [Level.WaitIndex]). What the index has not reached yet is looked for in its place, so Stat and Get find every
+// object from the beginning; List waits for the index.
 //
 // When there is no room the level evicts what costs least to lose, as package memory does.
 //

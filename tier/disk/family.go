@@ -21,9 +21,8 @@ func (x *index) link(e *entry) {
 // mostAncestors bounds what is looked at under the lock. Nobody has chains of so many.
 const mostAncestors = 1 << 13
 
-// closesRing reports whether e, which is about to be linked, is an ancestor of its parent. Only what has
-// children can be. One whose parent has more ancestors than anybody looks at counts as one that is: it goes
-// without a parent.
+// closesRing reports whether e, which is about to be linked, is an ancestor of its parent. Without children it
+// is not. If the parent has more than mostAncestors, e counts as one of them, and gets no parent.
 func (x *index) closesRing(e *entry) bool {
 	if x.children[e.id] == 0 {
 		return false

@@ -18,8 +18,8 @@ const (
 	leaving                  // somebody is about to take the file away
 )
 
-// id stands for a path in the index: paths can be long. Whoever reads a file compares its key, so two paths
-// of one id, which nobody has seen, would be a miss.
+// id stands for a path in the index: paths can be long. Whoever reads a file compares its key, so if two
+// paths ever had one id, one of them would be a miss.
 type id [16]byte
 
 func idOf(path string) id {

@@ -15,8 +15,8 @@ import (
 type Sync int
 
 const (
-	// SyncDefault is SyncFile if the root is shared, since stock readers verify no checksum, else
-	// SyncNever.
+	// SyncDefault is SyncNever for the layout Native of a root that is not shared, whose checksums find torn
+	// files, and SyncFile otherwise: stock readers verify none, and other layouts may have none.
 	SyncDefault Sync = iota
 	// SyncNever leaves it to the kernel. After a power failure the newest objects may be gone; the
 	// checksum finds those that are torn.
@@ -120,9 +120,9 @@ func (o Options) withDefaults() Options {
 		o.MinAge = 10 * time.Minute
 	}
 	if o.Sync == SyncDefault {
-		o.Sync = SyncNever
-		if o.Shared {
-			o.Sync = SyncFile
+		o.Sync = SyncFile
+		if o.Layout == (Native{}) && !o.Shared {
+			o.Sync = SyncNever
 		}
 	}
 	if o.Workers == 0 {

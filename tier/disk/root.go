@@ -26,7 +26,7 @@ type root struct {
 
 	mu sync.Mutex // guards what follows; nothing waits or does input or output under it
 	x  *index
-	// complete is whether a file that is not in the index is not there, as far as this process knows.
+	// complete is whether the first search has ended, so that the index has every file.
 	complete bool
 	search   Search
 	// damaged are files that stay in their place, by path, with the time that was counted.

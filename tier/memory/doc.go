@@ -5,8 +5,8 @@
 //
 // A segment outlives the process. [Open] takes it over from one that was killed, or closed it, with all
 // objects, all leases, their pins and their reservations: objects keep their offsets and bytes, and
-// clients that have the segment mapped notice nothing. A reservation is committed by the new process, as
-// if nothing had been.
+// clients that have the segment mapped notice nothing. Who has a reservation commits it with the new process,
+// as if nothing had been. Only objects that are found damaged go.
 //
 // Leases stand in a file <name>.leases beside the segment; docs/format.md describes it. If something
 // damages it, nobody can tell what clients of the dead process still need. Then everything that may be
@@ -15,8 +15,8 @@
 // # Leases
 //
 // A lease is open until its time passes or Expire is called. Then it has expired: it loses its pins, and
-// takes no new ones. Without reservations it ends at once, and otherwise with the last of them, at the
-// latest tier.WriteTime later; SetUntil opens it again until then. Release ends it at any time. Its
+// takes no new ones. Without reservations it ends at once, and otherwise with the last of them,
+// tier.WriteTime after its time at the latest; SetUntil opens it again before that end. Release ends it at any time. Its
 // record goes first, in one step for the next process; what a large lease has goes in slices of 64
 // objects, between which other calls have the level. Each call looks whether the time of a lease has
 // passed, and lets go of at most a slice; a goroutine that is there only for that does the rest. A lease
@@ -27,7 +27,7 @@
 // An object takes its size, 64 bytes, its texts and a rounding to 64. When there is no room the level
 // evicts what costs least to lose, by the time that it takes to make it again and by how objects came
 // back so far; children go before their parents. That time is a hint, see tier.Object.Cost. Of objects
-// that are each other's parents, the one that comes last has none.
+// that are each other's parents, the one that comes last has no parent.
 //
 // # Integrity
 //

@@ -54,9 +54,9 @@ type Level struct {
 	leased      leased
 	table       *leasetable.Table
 	serial      uint64
-	caution     time.Time // nothing may be believed to be free before; zero is no such time
-	fence       shmstore.Fence
-	ended       bool // the table and the store are closed
+	caution     time.Time      // the table was damaged: nothing is stored, and nothing goes, before; zero if it was not
+	fence       shmstore.Fence // held until then
+	ended       bool           // the table and the store are closed
 }
 
 var _ tier.MemoryLevel = (*Level)(nil)

@@ -102,9 +102,9 @@ func (l *Level) expire() {
 	l.startSweep()
 }
 
-// expire takes its pins from a lease, and ends it if it has no reservations. Those stay for a while, the
-// longer one of two: counted from now, and from the time that the client was given, in which it
-// believes, even if nobody came back for the lease, or the clock on the wall was set.
+// expire takes its pins from a lease, and ends it if it has no reservations. Those stay for tier.WriteTime
+// from now, or from the time that the client was told if that is later: the client may write until then, even
+// if nobody came back for the lease, or the clock on the wall was set.
 func (x *lease) expire(now time.Time) {
 	x.expired = true
 	if len(x.reserved) == 0 {

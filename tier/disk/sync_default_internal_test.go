@@ -1,0 +1,24 @@
+package disk
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestOnlyFilesWithAChecksumAreNotSynced: a root of the layout lmcache that was not shared was not synced, so that a
+// power failure could leave a torn file of the right length, which every read then believed.
+func TestOnlyFilesWithAChecksumAreNotSynced(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		want Sync
+	}{
+		{Options{}, SyncNever},
+		{Options{Layout: Native{}}, SyncNever},
+		{Options{Shared: true}, SyncFile},
+		{Options{Layout: LMCache{}, Space: "s"}, SyncFile},
+		{Options{Layout: LMCache{}, Space: "s", Sync: SyncNever}, SyncNever},
+	} {
+		require.Equal(t, c.want, c.o.withDefaults().Sync, "%+v", c.o)
+	}
+}
