@@ -1,0 +1,148 @@
+package memory
+
+import (
+	"time"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
+	"github.com/ringcache/ringcache/internal/leasetable"
+)
+
+// SetUntil implements tier.Lease.
+func (x *lease) SetUntil(until time.Time) error {
+	if err := x.enter(); err != nil {
+		return err
+	}
+	defer x.leave()
+	if err := x.setUntil(until); err != nil {
+		return err
+	}
+	x.l.expire()
+	return nil
+}
+
+func (x *lease) setUntil(until time.Time) error {
+	r := x.record
+	r.Until = leasetable.Nanoseconds(until)
+	if err := x.l.touch(func() error { x.place = x.l.table.ReplaceLease(x.place, r); return nil }); err != nil {
+		return err
+	}
+	x.record, x.until, x.expired = r, until, false
+	x.waitForUntil()
+	return nil
+}
+
+// Expire implements tier.Lease.
+func (x *lease) Expire() {
+	if x.enter() != nil {
+		return
+	}
+	defer x.leave()
+	if !x.expired {
+		x.expire(x.l.now())
+		x.l.startSweep()
+	}
+}
+
+// Shrink implements tier.Lease. At most a slice goes, and none of the last one, which goes with the lease.
+func (x *lease) Shrink() bool {
+	if x.enter() != nil {
+		return false
+	}
+	defer x.leave()
+	if x.size() <= slice {
+		return false
+	}
+	return x.giveUp(slice, true) > 0
+}
+
+// Release implements tier.Lease. After the end of the level it only gives back the memory that Placed.Bytes
+// gave access to.
+func (x *lease) Release() {
+	entered := x.l.enter() == nil
+	if entered {
+		defer x.l.calls.Done()
+	}
+	x.l.mu.Lock()
+	defer x.l.mu.Unlock()
+	switch {
+	case x.isDone():
+		return
+	case x.l.ended:
+		x.endInStore()
+		return
+	case x.ended || !entered || x.end() != nil: // if the table is away, it stays
+		return
+	}
+	for !x.sweep(slice) { // others come between the slices
+		x.l.mu.Unlock()
+		x.l.mu.Lock()
+	}
+}
+
+// end ends a lease, in one step for the next process. What it has is still to be let go of.
+func (x *lease) end() error {
+	if err := x.l.touch(func() error { x.l.table.DropLease(x.place); return nil }); err != nil {
+		return err
+	}
+	x.ended = true
+	x.wait(nil, 0)
+	failpoint.Hit("tier.memory.release")
+	return nil
+}
+
+// giveUp gives up to n objects up, pins first, and reservations if they are to go, too. It returns how
+// many it gave up: less than n if there are no more, or the table is away.
+func (x *lease) giveUp(n int, reservations bool) (done int) {
+	for _, it := range x.pinned {
+		if done == n || x.unpin(it) != nil {
+			return done
+		}
+		done++
+	}
+	if !reservations {
+		return done
+	}
+	for _, it := range x.reserved {
+		if done == n || x.abort(it) != nil {
+			return done
+		}
+		done++
+	}
+	return done
+}
+
+// sweep lets go of up to n objects that the lease must not have any more: pins of one that has expired,
+// and everything of one that has ended. It reports whether it is done.
+func (x *lease) sweep(n int) bool {
+	switch {
+	case x.isDone(), !x.expired && !x.ended: // somebody else has let go of the rest, or SetUntil came between two slices
+		return true
+	case !x.ended:
+		return x.giveUp(n, false) < n
+	case x.size() > n && x.giveUp(n, true) > 0:
+		return false
+	}
+	_ = x.l.touch(func() error { // if the table is away, so is the level
+		for it := range x.all() {
+			x.l.table.DropItem(it.place)
+		}
+		return nil
+	})
+	x.endInStore()
+	delete(x.l.leases, x.id)
+	return true
+}
+
+// endInStore ends everything that the lease has in the store.
+func (x *lease) endInStore() {
+	for it := range x.all() {
+		if it.res != nil {
+			it.res.Discard()
+		}
+		x.credit(it)
+	}
+	x.req.Rollback()
+	x.ended, x.pinned, x.reserved, x.bytes = true, nil, nil, 0
+}
+
+func (x *lease) isDone() bool { return x.pinned == nil }
