@@ -5,9 +5,10 @@
 //	FOLDER[?layout=L][&space=S][&shared=B]    a folder
 //	redis://..., rediss://..., unix://...     a Redis, as package tier/redis has it
 //
-// The options of a folder are escaped as in URLs. layout is native, vllm-ec (the tree of vLLM's ECExampleConnector) or lmcache
-// (that of LMCache's FS connector); a folder that was opened before has its layout and its space by itself.
-// shared says whether other programs write to the folder, too; it is true unless the layout is native.
+// The options of a folder are escaped as in URLs. layout is native, vllm-ec (the tree of vLLM's
+// ECExampleConnector) or lmcache (that of LMCache's FS connector); a folder that was opened before has its
+// layout and its space by itself. shared says whether other programs write to the folder, too; it is true
+// unless the layout is native.
 package location
 
 import (
@@ -91,26 +92,27 @@ func (l *Location) set(query string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", fs.ErrInvalid, err)
 	}
-	shared := ""
 	for key, values := range options {
-		to, ok := map[string]*string{"space": &l.Space, "shared": &shared, "layout": new(string)}[key]
-		if !ok || len(values) > 1 {
-			return fmt.Errorf("a folder takes the options layout, space and shared, each once, and not %q: %w", key, fs.ErrInvalid)
+		if len(values) > 1 {
+			return fmt.Errorf("the option %q is there more than once: %w", key, fs.ErrInvalid)
 		}
-		*to = values[0]
-	}
-	if options.Has("layout") {
-		if l.Layout, err = layoutNamed(options.Get("layout")); err != nil {
-			return err
+		switch value := values[0]; {
+		case key == "space":
+			l.Space = value
+		case key == "layout":
+			if l.Layout, err = layoutNamed(value); err != nil {
+				return err
+			}
+		case key == "shared" && (value == "true" || value == "false"):
+			l.Shared = value == "true"
+		case key == "shared":
+			return fmt.Errorf("shared is %q, want true or false: %w", value, fs.ErrInvalid)
+		default:
+			return fmt.Errorf("a folder takes the options layout, space and shared, and not %q: %w", key, fs.ErrInvalid)
 		}
 	}
-	switch shared {
-	case "":
+	if !options.Has("shared") {
 		l.Shared = l.Foreign()
-	case "true", "false":
-		l.Shared = shared == "true"
-	default:
-		return fmt.Errorf("shared is %q, want true or false: %w", shared, fs.ErrInvalid)
 	}
 	return nil
 }
@@ -118,9 +120,9 @@ func (l *Location) set(query string) error {
 // Foreign reports whether the layout is another program's, whose files do not contain the space of their objects.
 func (l Location) Foreign() bool { return l.Layout != nil && l.Layout.Name() != disk.Native{}.Name() }
 
-// Identify returns a folder's location with its layout, space and Shared: what the text does not say, the folder does, if it was
-// opened before. Another folder, also one that is not there, is of the layout native if create is set, and an fs.ErrNotExist
-// otherwise. A location that is no folder is returned as it is.
+// Identify returns a folder's location with its layout, space and Shared: what the text does not say, the
+// folder does, if it was opened before. Another folder, also one that is not there, is of the layout native
+// if create is set, and an fs.ErrNotExist otherwise. A location that is no folder is returned as it is.
 func (l Location) Identify(create bool) (Location, error) {
 	if l.Folder == "" {
 		return l, nil

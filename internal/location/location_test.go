@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "no name", "?space=x": "no name", "shm:": "no name of a segment",
 		"http://h": "unknown scheme", "redis://h?layout=tape": "tape",
-		"/x?layout=tape": `"tape" is not one of native, vllm-ec, lmcache`, "/x?space=a&space=b": "each once", "/x?sise=1": `"sise"`,
+		"/x?layout=tape": `"tape" is not one of native, vllm-ec, lmcache`, "/x?space=a&space=b": "more than once", "/x?sise=1": `"sise"`,
 		"/x?shared=yes": "true or false", "/x?space=%zz": "%zz", "/x?layout=": `""`,
 	} {
 		_, err := Parse(text)
