@@ -16,7 +16,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// TestClearOfWhatIsNoSpace: a space that nothing can be stored in is neither kept nor logged: it may have as many bytes as a request.
+// TestClearOfWhatIsNoSpace: a space that nothing can be stored in is neither kept nor logged: it may have as
+// many bytes as a request.
 func TestClearOfWhatIsNoSpace(t *testing.T) {
 	b := newBed(t, nil)
 	p := b.hello(session1)

@@ -14,7 +14,8 @@ import (
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
-// TestGoClient: the client of package wire works through a server, over a restart over the same segment, and over one with another.
+// TestGoClient: the client of package wire works through a server, over a restart over the same segment, and
+// over one with another.
 func TestGoClient(t *testing.T) {
 	b := newBed(t, nil)
 	ctx, socket := t.Context(), b.socket

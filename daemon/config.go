@@ -2,9 +2,9 @@ package daemon
 
 import "time"
 
-// Config is what a daemon runs with. Each field is a setting: the tag name is its key in a file, the flag --NAME, and the
-// variable RINGCACHE_NAME in capitals with "_" for "-". [Sources.Load] makes a Config; the zero value is not valid, and
-// [Sources] without anything gives the defaults.
+// Config is what a daemon runs with. Each field is a setting: the tag name is its key in a file, the flag
+// --NAME, and the variable RINGCACHE_NAME in capitals with "_" for "-". [Sources.Load] makes a Config; the
+// zero value is not valid, and [Sources] without anything gives the defaults.
 //
 // The other tags are for programs with flags and for documentation: help, default and placeholder as texts, is for the
 // kind of the text where the type of the field leaves it open, and reload where a daemon that runs takes the setting

@@ -32,8 +32,8 @@ type RequestCounter struct {
 	Op    wire.Op
 	Count uint64
 	Total time.Duration
-	// Within counts the requests that took at most the time of LatencyBounds in the same place, and not that of the place before; the
-	// last one those that took longer.
+	// Within counts the requests that took at most the time of LatencyBounds in the same place, and not that
+	// of the place before; the last one those that took longer.
 	Within [len(LatencyBounds) + 1]uint64
 }
 

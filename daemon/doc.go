@@ -1,5 +1,5 @@
-// Package daemon is what `ringcache serve` runs. [Run] does all of it, as a [Config] says: it opens the levels, serves, and
-// ends in good order. [Sources] is where a Config comes from.
+// Package daemon is what `ringcache serve` runs. [Run] does all of it, as a [Config] says: it opens the
+// levels, serves, and ends in good order. [Sources] is where a Config comes from.
 //
 // A [Server] is the part that serves: it lets engines in other processes share the objects of a
 // tier.Store over the protocol of package daemon/wire, which docs/daemon.md describes.
@@ -7,13 +7,15 @@
 // # Promises
 //
 // A client is a session, and a session belongs to the process that connected. What a session was promised,
-// its leases with what they pin and reserve, stands in the shared segment and survives the daemon: the memory level owns it. It ends by
-// the client's word, with its time, or with the client's process; not with a connection, and not with the
-// daemon. Reservations end a while after it, since the client may be writing. The next daemon over the same
-// segment takes all of it over, and keeps it for a grace time until the client comes back.
+// its leases with what they pin and reserve, stands in the shared segment and survives the daemon: the memory
+// level owns it. It ends by the client's word, with its time, or with the client's process; not with a
+// connection, and not with the daemon. Reservations end a while after it, since the client may be writing.
+// The next daemon over the same segment takes all of it over, and keeps it for a grace time until the client
+// comes back.
 //
-// Sessions, the names of their leases and the limits of processes are in one registry, package daemon/internal/registry, which Run opens
-// and which all protocols share. A Server is one protocol, with the name "ringcache" there.
+// Sessions, the names of their leases and the limits of processes are in one registry, package
+// daemon/internal/registry, which Run opens and which all protocols share. A Server is one protocol, with the
+// name "ringcache" there.
 //
 // # Who harms whom
 //
@@ -27,5 +29,6 @@
 //
 // # Concurrency
 //
-// The methods of a Server may be called from any goroutine. Each connection has a goroutine, and its requests are answered in order.
+// The methods of a Server may be called from any goroutine. Each connection has a goroutine, and its requests
+// are answered in order.
 package daemon

@@ -17,8 +17,8 @@ import (
 
 func (b *bed) waiting() int { return b.server.Counters().Waiting }
 
-// TestGrace: promises of before a restart are kept for a while, whatever their time. Who comes back keeps them by the normal rules; of
-// the others only reservations stay, for a while.
+// TestGrace: promises of before a restart are kept for a while, whatever their time. Who comes back keeps
+// them by the normal rules; of the others only reservations stay, for a while.
 func TestGrace(t *testing.T) {
 	b := newBed(t, nil)
 	one := newPuppet(t)
@@ -158,7 +158,8 @@ func TestSessionOfTwoProcesses(t *testing.T) {
 	b.free()
 }
 
-// TestProcessThatCantBeIdentified: it has the grace time to come back after each connection, and to whoever says so its session is given.
+// TestProcessThatCantBeIdentified: it has the grace time to come back after each connection, and to whoever
+// says so its session is given.
 func TestProcessThatCantBeIdentified(t *testing.T) {
 	b := newBed(t, nil)
 	b.hello("session-9").store(b, "a")

@@ -48,8 +48,8 @@ func (c Config) hintShm(f *findings) {
 	}
 }
 
-// checkRoom reports that a new segment would not fit, with everything beside it: what is made first would not notice what the rest needs.
-// What is there already has its room.
+// checkRoom reports that a new segment would not fit, with everything beside it: what is made first would not
+// notice what the rest needs. What is there already has its room.
 func (c Config) checkRoom() error {
 	path := filepath.Join(cmp.Or(c.ShmDir, shmfile.DefaultDir), c.Name)
 	if _, err := os.Lstat(path); err == nil {

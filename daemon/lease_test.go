@@ -96,8 +96,8 @@ func TestTheStoresTimeComesFirst(t *testing.T) {
 	b.free()
 }
 
-// TestReservationsOutliveAClockAhead: if the memory level believes that the time of a lease has passed, and the server does not, the pins are
-// gone, and reservations are not.
+// TestReservationsOutliveAClockAhead: if the memory level believes that the time of a lease has passed, and
+// the server does not, the pins are gone, and reservations are not.
 func TestReservationsOutliveAClockAhead(t *testing.T) {
 	ahead := &clock{at: time.Unix(1_800_000_000, 0)}
 	b := newBed(t, func(b *bed) { b.mo.Now = ahead.now })

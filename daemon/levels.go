@@ -35,8 +35,8 @@ type levels struct {
 	fresh bool
 }
 
-// open opens the levels and the store, the memory first: its lock is what makes this daemon the only one. After an error
-// nothing is open.
+// open opens the levels and the store, the memory first: its lock is what makes this daemon the only one.
+// After an error nothing is open.
 func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err error) {
 	size, _ := c.found()
 	l := &levels{fresh: size == 0}
@@ -194,8 +194,8 @@ func (c Config) redisOptions() (redis.Options, error) {
 	return o, o.Validate()
 }
 
-// redisURL makes a URL of HOST:PORT, or of several, which are a cluster. It refuses passwords: command lines, environments
-// and printed configurations are seen by others.
+// redisURL makes a URL of HOST:PORT, or of several, which are a cluster. It refuses passwords: command lines,
+// environments and printed configurations are seen by others.
 func redisURL(text string) (string, error) {
 	if !strings.Contains(text, "://") {
 		scheme := "redis://"

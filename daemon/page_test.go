@@ -15,8 +15,9 @@ import (
 	"github.com/ringcache/ringcache/internal/wiredoc"
 )
 
-// TestServerAnswersThePage sends the requests of docs/daemon.md to a server, byte by byte, and compares the replies, but for what
-// the page says varies. What is refused on the page is refused here, on connections of their own.
+// TestServerAnswersThePage sends the requests of docs/daemon.md to a server, byte by byte, and compares the
+// replies, but for what the page says varies. What is refused on the page is refused here, on connections of
+// their own.
 func TestServerAnswersThePage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "docs", "daemon.md"))
 	require.NoError(t, err)

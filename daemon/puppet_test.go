@@ -21,8 +21,8 @@ import (
 
 const controlVariable = "RINGCACHE_TEST_CONTROL"
 
-// puppet is a process that makes connections and hands them to the test, which speaks through them: for the server the puppet
-// is who speaks.
+// puppet is a process that makes connections and hands them to the test, which speaks through them: for the
+// server the puppet is who speaks.
 type puppet struct {
 	testing.TB
 	cmd     *exec.Cmd

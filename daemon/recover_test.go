@@ -75,8 +75,8 @@ type host struct {
 	errs  *strings.Builder
 }
 
-// newHost starts a server, which is killed at a failpoint, "NAME:N", if kill is not empty. It returns nil if that was before
-// the server listened.
+// newHost starts a server, which is killed at a failpoint, "NAME:N", if kill is not empty. It returns nil if
+// that was before the server listened.
 func newHost(t testing.TB, o serverOrder, kill string) *host {
 	t.Helper()
 	b, err := json.Marshal(o)
@@ -123,7 +123,8 @@ func (h *host) stop() {
 	require.Zero(h, h.wait(), h.errs)
 }
 
-// TestKilledServerKeepsPromises: after SIGKILL, the same session finds its pins and reservations where they were, and may commit.
+// TestKilledServerKeepsPromises: after SIGKILL, the same session finds its pins and reservations where they
+// were, and may commit.
 func TestKilledServerKeepsPromises(t *testing.T) {
 	o := orderOf(t, time.Minute)
 	h := newHost(t, o, "")
@@ -213,8 +214,9 @@ func (p *peer) storeIn(o serverOrder, names ...string) {
 	p.store(&bed{TB: p.TB, dir: o.Dir, mo: memory.Options{Name: "pool"}}, names...)
 }
 
-// TestKillsAtFailpoints kills servers at each failpoint of this package, while a client works. The client then repeats what was not answered: everything
-// that it was promised is there, in its place, and in the end nothing is left.
+// TestKillsAtFailpoints kills servers at each failpoint of this package, while a client works. The client
+// then repeats what was not answered: everything that it was promised is there, in its place, and in the end
+// nothing is left.
 func TestKillsAtFailpoints(t *testing.T) {
 	failpoint.Need(t)
 	kills := map[string]int{} // of those that ran
@@ -237,8 +239,8 @@ func TestKillsAtFailpoints(t *testing.T) {
 	}
 }
 
-// killOnce runs a plan of a client against servers of which the second is killed at a place, and the third must have all
-// that was promised.
+// killOnce runs a plan of a client against servers of which the second is killed at a place, and the third
+// must have all that was promised.
 func killOnce(t *testing.T, kill string) (killed bool) {
 	o := orderOf(t, time.Minute)
 	if strings.HasPrefix(kill, "daemon.abandoned") {
@@ -332,8 +334,8 @@ func checkKilled(t *testing.T, o serverOrder, p, gone *puppet, kept wire.Item) b
 	return true
 }
 
-// plan is what a client does, step by step. A step that was not answered is done again with the next server, and answered
-// as if nothing had been.
+// plan is what a client does, step by step. A step that was not answered is done again with the next server,
+// and answered as if nothing had been.
 type plan struct {
 	peer *puppet
 	o    serverOrder

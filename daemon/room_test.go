@@ -85,8 +85,8 @@ func TestMemorySlowReaders(t *testing.T) {
 	b.eventually("it is given back", func() bool { return b.server.rooms.used() == 0 })
 	small.release("l")
 	large.release("l")
-	require.True(t, b.server.rooms.calm(), "memory is given back")
-	require.False(t, b.server.rooms.calm(), "once")
+	require.True(t, b.server.rooms.burstEnded(), "memory is given back")
+	require.False(t, b.server.rooms.burstEnded(), "once")
 	b.eventually("all leases end", func() bool { return b.server.Counters().Leases == 0 })
 	b.free()
 }

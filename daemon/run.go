@@ -29,11 +29,11 @@ type RunOptions struct {
 	Log io.Writer
 }
 
-// Run is the whole daemon: it opens the levels and the socket, serves until ctx ends or the process gets SIGTERM or SIGINT,
-// and closes everything: no new requests, pending writes to lower levels are done as far as Config.Drain allows, and the rest
-// stays in the segment for the next daemon, with all promises. A second signal makes Run return at once, with an error and
-// nothing closed, as if the process had been killed; the process should end then. SIGHUP makes it read its configuration
-// again.
+// Run is the whole daemon: it opens the levels and the socket, serves until ctx ends or the process gets
+// SIGTERM or SIGINT, and closes everything: no new requests, pending writes to lower levels are done as far
+// as Config.Drain allows, and the rest stays in the segment for the next daemon, with all promises. A second
+// signal makes Run return at once, with an error and nothing closed, as if the process had been killed; the
+// process should end then. SIGHUP makes it read its configuration again.
 //
 // A process runs one at a time, since signals, and sockets and messages of a service manager, are the process's.
 func Run(ctx context.Context, o RunOptions) error {
@@ -216,7 +216,7 @@ func (r *runner) giveBack(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
-			if r.server.rooms.calm() {
+			if r.server.rooms.burstEnded() {
 				debug.FreeOSMemory()
 			}
 		}

@@ -53,8 +53,8 @@ type Server struct {
 	closing   bool
 }
 
-// NewServer takes over what the daemon before had promised, and returns a server, which has to be ended by Shutdown. Leases of processes
-// that are dead end at once; the others wait for their clients.
+// NewServer takes over what the daemon before had promised, and returns a server, which has to be ended by
+// Shutdown. Leases of processes that are dead end at once; the others wait for their clients.
 func NewServer(o ServerOptions) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -117,8 +117,8 @@ func (s *Server) checkSegment() error {
 	return nil
 }
 
-// Serve answers the clients of a listener, of a unix socket, until Shutdown, which closes it; then it returns nil. Clients of another
-// user are refused.
+// Serve answers the clients of a listener, of a unix socket, until Shutdown, which closes it; then it returns
+// nil. Clients of another user are refused.
 func (s *Server) Serve(l net.Listener) error {
 	if l.Addr().Network() != "unix" {
 		return fmt.Errorf("daemon: the listener %v is not one of a unix socket, and there is no other way to know who is connected: %w", l.Addr(), fs.ErrInvalid)
@@ -171,8 +171,9 @@ func (s *Server) isClosing() bool {
 	return s.closing
 }
 
-// Shutdown ends the server: it closes the listeners, lets requests that are under way finish, and closes the connections. If ctx ends
-// first, connections are closed at once, and the error is that of ctx. All leases stay as they are, for the next server.
+// Shutdown ends the server: it closes the listeners, lets requests that are under way finish, and closes the
+// connections. If ctx ends first, connections are closed at once, and the error is that of ctx. All leases
+// stay as they are, for the next server.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	first := !s.closing

@@ -47,7 +47,8 @@ func TestHello(t *testing.T) {
 	b.free()
 }
 
-// TestSessionIsTakenOver: a connection of the same process takes a session over, with all it has. The one before is closed.
+// TestSessionIsTakenOver: a connection of the same process takes a session over, with all it has. The one
+// before is closed.
 func TestSessionIsTakenOver(t *testing.T) {
 	b := newBed(t, nil)
 	p := b.hello(session1)
@@ -374,8 +375,8 @@ func TestStalledClients(t *testing.T) {
 	b.free()
 }
 
-// TestEachFrameHasItsTime: a client whose reads always end in the middle of a request, since it sends the next one before, is not one
-// that stalls.
+// TestEachFrameHasItsTime: a client whose reads always end in the middle of a request, since it sends the
+// next one before, is not one that stalls.
 func TestEachFrameHasItsTime(t *testing.T) {
 	one, err := wire.AppendRequest(nil, &wire.Request{Op: wire.Stat, ID: 1})
 	require.NoError(t, err)

@@ -60,8 +60,8 @@ func openSocket(ctx context.Context, path string, log *slog.Logger) (*socket, er
 	return s, nil
 }
 
-// makeSocket makes a socket of mode 0600, in place of one that a dead process left. A lock on a file beside the socket is what
-// daemons agree by; programs of others are asked whether they listen.
+// makeSocket makes a socket of mode 0600, in place of one that a dead process left. A lock on a file beside
+// the socket is what daemons agree by; programs of others are asked whether they listen.
 func makeSocket(ctx context.Context, path string) (_ *socket, err error) {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -179,8 +179,8 @@ func unlockSocket(f *os.File) error {
 	return errors.Join(err, shmfile.Unlock(f), f.Close())
 }
 
-// SweepSocket looks at a socket, and with remove removes one that a dead daemon left, with its lock. The state is "none",
-// "alive", "stale" or "removed". What is no socket is an error, and stays.
+// SweepSocket looks at a socket, and with remove removes one that a dead daemon left, with its lock. The
+// state is "none", "alive", "stale" or "removed". What is no socket is an error, and stays.
 func SweepSocket(path string, remove bool) (state string, err error) {
 	_, lockErr := os.Lstat(path + lockSuffix)
 	take := func(path string) (*os.File, error) { return tryLockSocket(path, 0) }
@@ -287,7 +287,8 @@ func (s *socket) check() error {
 	return nil
 }
 
-// close removes the socket, if it is still this process's, and its lock. The listeners are closed by then, or are closed here.
+// close removes the socket, if it is still this process's, and its lock. The listeners are closed by then, or
+// are closed here.
 func (s *socket) close() error {
 	var errs []error
 	for _, l := range s.listeners {

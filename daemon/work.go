@@ -47,7 +47,7 @@ type rooms struct {
 	lookers                  *fair.Turns // of lookups of stat, which wait for disks and servers
 	requests, replies, looks *fair.Budget
 
-	burst bool // see calm
+	burst bool // see burstEnded
 }
 
 func newRooms() rooms {
@@ -73,8 +73,8 @@ func (r *rooms) used() (n int64) {
 // muchAtOnce are bytes that are worth a collection of garbage when they are free again.
 const muchAtOnce = 4 << 20
 
-// calm reports, once, that nothing is taken any more after much was. One goroutine calls it.
-func (r *rooms) calm() bool {
+// burstEnded reports, once, that nothing is taken any more after much was. One goroutine calls it.
+func (r *rooms) burstEnded() bool {
 	for _, b := range []*fair.Budget{r.requests, r.replies, r.looks} {
 		r.burst = b.Lately() >= muchAtOnce || r.burst
 	}

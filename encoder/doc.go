@@ -19,9 +19,10 @@
 // prefix caching counts its items instead of hashing them, and so does the next engine: what one stored under
 // such an identifier is another image's embedding for the other, and nothing reports an error.
 //
-// Files. A [Tree] is the folder of vLLM's ECExampleConnector as a layout of package tier/disk: connectors read what a level
-// over it wrote, and the reverse. [Save] and [Load] keep a tensor in any level of package tier; a [Note] beside the bytes has dtype and
-// shape. [Tree.Import] and [Tree.Export] copy such folders into a level and out of it.
+// Files. A [Tree] is the folder of vLLM's ECExampleConnector as a layout of package tier/disk: connectors
+// read what a level over it wrote, and the reverse. [Save] and [Load] keep a tensor in any level of package
+// tier; a [Note] beside the bytes has dtype and shape. [Tree.Import] and [Tree.Export] copy such folders into
+// a level and out of it.
 //
 // Concurrency. A Manager may be used by any goroutine: one lock guards it, no call waits, and nothing runs
 // in the background. The functions for keys are pure.

@@ -78,14 +78,14 @@ func rendererItem(text string) bool {
 }
 
 // CheckIdentifier reports an identifier under which nothing may be stored for other engines, or looked up, by
-// [ErrCounter]: one that an engine made by counting, because its processor cache and its prefix cache are both off. After
-// a restart, and in any other engine, the same identifier is another item's, and its embeddings would be used
-// without an error.
+// [ErrCounter]: one that an engine made by counting, because its processor cache and its prefix cache are
+// both off. After a restart, and in any other engine, the same identifier is another item's, and its
+// embeddings would be used without an error.
 //
-// The forms are `renderer0-mm-1-image-0`, in 0.17 without the first number, and, before vLLM 0.17.0, `<id of the request>-image-0`. Hashes of
-// content are fine, and so are identifiers that users choose (multi_modal_uuids), unless they end in
-// "-", a modality, "-", and a number: these can't be told from the older form. An empty identifier fails with
-// fs.ErrInvalid.
+// The forms are `renderer0-mm-1-image-0`, in 0.17 without the first number, and, before vLLM 0.17.0, `<id of
+// the request>-image-0`. Hashes of content are fine, and so are identifiers that users choose
+// (multi_modal_uuids), unless they end in "-", a modality, "-", and a number: these can't be told from the
+// older form. An empty identifier fails with fs.ErrInvalid.
 // See docs/decisions.md, "An identifier that may be a counter is refused".
 func CheckIdentifier(identifier string) error {
 	if identifier == "" {

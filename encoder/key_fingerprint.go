@@ -31,8 +31,8 @@ type Fingerprint struct {
 	Layout string
 	// Engine is the version of the engine.
 	Engine string
-	// Ranks and Rank are the number of workers that share an output between them, and which of them it is. All workers of
-	// vLLM have the whole output, so both are 0.
+	// Ranks and Rank are the number of workers that share an output between them, and which of them it is.
+	// All workers of vLLM have the whole output, so both are 0.
 	Ranks, Rank int
 }
 
@@ -60,11 +60,11 @@ func (f Fingerprint) fields() [5]fingerprintField {
 	return [...]fingerprintField{{"model", f.Model}, {"revision", f.Revision}, {"dtype", f.DType}, {"layout", f.Layout}, {"engine", f.Engine}}
 }
 
-// Space returns the fingerprint as the Space of keys in package tier: readable parts, and the first 128 bits of
-// a SHA-256 of all fields, as in
-// "Qwen2-VL-2B-Instruct.bfloat16.0.33.0.54998c34ef5ba11bc332b0a8cf866294". It has fewer than 255 bytes, which are ASCII letters,
-// digits, "-", "_" and ".", and begins with none of the last three, so it is a fine name of a file, too. It is part of
-// what lies on disks, so it stays the same in every release; docs/format.md has its bytes.
+// Space returns the fingerprint as the Space of keys in package tier: readable parts, and the first 128 bits
+// of a SHA-256 of all fields, as in "Qwen2-VL-2B-Instruct.bfloat16.0.33.0.54998c34ef5ba11bc332b0a8cf866294".
+// It has fewer than 255 bytes, which are ASCII letters, digits, "-", "_" and ".", and begins with none of the
+// last three, so it is a fine name of a file, too. It is part of what lies on disks, so it stays the same in
+// every release; docs/format.md has its bytes.
 func (f Fingerprint) Space() (string, error) {
 	if err := f.Validate(); err != nil {
 		return "", err

@@ -13,16 +13,18 @@ import (
 	"github.com/ringcache/ringcache/tier/disk"
 )
 
-// A Tree is the [disk.Layout] of the folder in which vLLM's ECExampleConnector (shared_storage_path) keeps outputs of
-// encoders: ROOT/MM_HASH/encoder_cache.safetensors, with one tensor, ec_cache
-// (vllm/distributed/ec_transfer/ec_connector/example_connector.py, from 0.13.0 on). Connectors read what a Tree wrote, and a
-// Tree reads what connectors wrote. The bytes of an object are those of its tensor, and its Note is that of [Note].
+// A Tree is the [disk.Layout] of the folder in which vLLM's ECExampleConnector (shared_storage_path) keeps
+// outputs of encoders: ROOT/MM_HASH/encoder_cache.safetensors, with one tensor, ec_cache
+// (vllm/distributed/ec_transfer/ec_connector/example_connector.py, from 0.13.0 on). Connectors read what a
+// Tree wrote, and a Tree reads what connectors wrote. The bytes of an object are those of its tensor, and its
+// Note is that of [Note].
 //
 // A Tree adds to the metadata of its files, which connectors do not look at: a checksum of the bytes and one
 // of the description, and what the object has of Parent, Tenant and Cost. Files of connectors have none of this.
 //
-// The name of a key is a folder, so an empty name, ".", "..", ".ringcache", a slash, more than 255 bytes, and what is not UTF-8,
-// are refused as an fs.ErrInvalid. So are objects that are no tensor of a dtype of safetensors.
+// The name of a key is a folder, so an empty name, ".", "..", ".ringcache", a slash, more than 255 bytes, and
+// what is not UTF-8, are refused as an fs.ErrInvalid. So are objects that are no tensor of a dtype of
+// safetensors.
 //
 // Connectors create files with mode 0600 and rename them into their place.
 //
@@ -38,7 +40,8 @@ var _ disk.Layout = Tree{}
 const (
 	treeFile   = "encoder_cache.safetensors"
 	treeTensor = "ec_cache"
-	// treeMost is the longest header. Texts of an object take at most 6 bytes for each of theirs, so that its own are far shorter.
+	// treeMost is the longest header. Texts of an object take at most 6 bytes for each of theirs, so that its
+	// own are far shorter.
 	treeMost = 1 << 20
 	// reservedFolder is the folder of package disk in every root.
 	reservedFolder = ".ringcache"
@@ -90,8 +93,9 @@ func (t Tree) AppendHead(dst []byte, o tier.Object, sum uint32) ([]byte, error) 
 	return safetensors.AppendHeader(dst, metadata, tensors)
 }
 
-// ParseHead implements [disk.Layout]. What connectors load is never a tier.ErrCorrupt: a file with
-// other tensors than theirs, or with a dtype that torch lacks, is a stranger, too. A damaged checksum or description of a Tree's own file is.
+// ParseHead implements [disk.Layout]. What connectors load is never a tier.ErrCorrupt: a file with other
+// tensors than theirs, or with a dtype that torch lacks, is foreign, too. A damaged checksum or description
+// of a Tree's own file is.
 func (t Tree) ParseHead(path string, file io.ReaderAt, size int64) (disk.Head, error) {
 	name, rest, _ := strings.Cut(path, "/")
 	o := tier.Object{Key: tier.Key{Name: name}}

@@ -106,7 +106,7 @@ func TestGoldenFilesOfConnector(t *testing.T) {
 	t.Logf("%d files, no difference", compared)
 }
 
-// TestGoldenForeignFiles: what the connector loads is an object or a stranger, what it can't load is no object.
+// TestGoldenForeignFiles: what the connector loads is an object or foreign, what it can't load is no object.
 func TestGoldenForeignFiles(t *testing.T) {
 	compared := 0
 	for _, c := range readGolden(t).Behaviour {

@@ -37,8 +37,9 @@ func killUnleased(t *testing.T, w *writer, key string, nonce uint64) killHandle 
 	return h
 }
 
-// killSlots kills readers while they take a slot and while they give it back. The slot is always the first one, and a reader
-// died in it before, with a chunk named. Nothing stays held, and the next reader there is protected.
+// killSlots kills readers while they take a slot and while they give it back. The slot is always the first
+// one, and a reader died in it before, with a chunk named. Nothing stays held, and the next reader there is
+// protected.
 func killSlots(t *testing.T, report *killReport, each int) {
 	name := killName(t, "slots")
 	w, err := pool.create(killOptions(name, true))

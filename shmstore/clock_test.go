@@ -11,8 +11,8 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// TestClockJumpsForward: a jump ends what time may end, the quarantine of payloads that nobody counts, and nothing else.
-// It does not free what a reader with a slot looks at, or what an open request has.
+// TestClockJumpsForward: a jump ends what time may end, the quarantine of payloads that nobody counts, and
+// nothing else. It does not free what a reader with a slot looks at, or what an open request has.
 func TestClockJumpsForward(t *testing.T) {
 	s, o := inFolder(t, shmstore.Options{ReaderSlots: 1})
 	q := begin(t, s, "aborted")

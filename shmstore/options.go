@@ -45,9 +45,9 @@ type Options struct {
 	// Payloads returns who counts the reads of the payloads of a store, which is about
 	// to be used. nil: nobody counts them.
 	Payloads func(*Store) PayloadOwner
-	// NoHandles says that nobody finds payloads by a handle from before, but by asking the store, so that an id that
-	// stands somewhere in free room leads nobody there. Adopt then does not write to all free room after a kill, which would
-	// take seconds for each 4 GiB, unless a record of the sidecar is damaged.
+	// NoHandles says that nobody finds payloads by a handle from before, but by asking the store, so that an
+	// id that stands somewhere in free room leads nobody there. Adopt then does not write to all free room
+	// after a kill, which would take seconds for each 4 GiB, unless a record of the sidecar is damaged.
 	NoHandles bool
 	// Readers is the number of processes that read every payload, for a PayloadOwner.
 	Readers int

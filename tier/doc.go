@@ -5,10 +5,10 @@
 //
 // A [Store] puts levels above each other: a [MemoryLevel], in which other processes read and write in place,
 // and lower levels ([Lower]), fastest first. [Store.Get] reads from the fastest level that has an object. A
-// [Lease] of the store pins objects in memory: ErrPending says that lower levels are being asked for an object,
-// until it was fetched or found missing, and nobody waits within a call for that. [Store.Prefetch] fetches ahead. What is stored is written to the
-// lower levels at once or in the background, and [Store.Drain] waits for that. [Store.Close] ends a store,
-// and leaves its levels open.
+// [Lease] of the store pins objects in memory: ErrPending says that lower levels are being asked for an
+// object, until it was fetched or found missing, and nobody waits within a call for that. [Store.Prefetch]
+// fetches ahead. What is stored is written to the lower levels at once or in the background, and
+// [Store.Drain] waits for that. [Store.Close] ends a store, and leaves its levels open.
 //
 // A level that is away or damaged costs what only it has. It fails nothing that another level can serve.
 //
@@ -18,41 +18,42 @@
 //
 // # An object's way, and a kill at each step
 //
-// The segment of the memory level, with its table of leases, outlives a process that is killed (SIGKILL). The
-// next process opens the same segment and then a store over it; [Open] of the store takes over what
-// the dead process had not done yet. The steps of an object that a client stores under a lease, and what is left if the
-// process is killed:
+// The segment of the memory level, with its table of leases, outlives a process that is killed (SIGKILL).
+// The next process opens the same segment and then a store over it; [Open] of the store takes over what
+// the dead process had not done yet. The steps of an object that a client stores under a lease, and what
+// is left if the process is killed:
 //
-//  1. Reserve. Memory has room for the object, and a record of the reservation in the table of leases, before
-//     the caller hears of it. A kill before the record leaves nothing. After it, the reservation is still the
-//     lease's, in the same place: its owner goes on to write, and commits or aborts. An
-//     owner that was not answered is told ErrPending by the next Reserve, and finds the place with Held. A
-//     reservation ends [WriteTime] after the time of its lease.
+//  1. Reserve. Memory has room for the object, and a record of the reservation in the table of leases,
+//     before the caller hears of it. A kill before the record leaves nothing. After it, the reservation
+//     is still the lease's, in the same place: its owner goes on to write, and commits or aborts. An
+//     owner that was not answered is told ErrPending by the next Reserve, and finds the place with Held.
+//     A reservation ends [WriteTime] after the time of its lease.
 //  2. The client writes the bytes, in place. A kill of the store's process does not matter to it.
 //  3. Commit. The object is entered into the index of the segment, and the record becomes a pin. A kill
-//     before the entry leaves the reservation. After it, the object is there and pinned by the lease, even if
-//     the record had not changed yet.
+//     before the entry leaves the reservation. After it, the object is there and pinned by the lease,
+//     even if the record had not changed yet.
 //  4. The store begins a pending write: it pins the object under a lease of its own, "ringcache store:
 //     pending writes". A kill before that leaves only the pin of the client's lease. Open makes pending
 //     writes of what the leases of clients pin, up to [Options].MaxBacklog of them, since it can't tell
-//     what they committed from what they read. What no lease pins when Open looks is in memory alone, and may
-//     be evicted.
-//  5. A worker writes the object to each level whose policy is [Back], a parent before its children as a rule. A kill leaves the pin
-//     of step 4. A disk has the object complete or not at all: it is written to a temporary file, which the
-//     next process deletes, and then renamed. Open enqueues what the lease pins; workers ask each level
-//     first, and write what it lacks.
-//  6. When each level has the object, or has answered with another error than ErrUnavailable, the store ends
-//     its pin. A kill before that repeats step 5, which finds what a level has. With its last pin the object may be evicted from memory.
+//     what they committed from what they read. What no lease pins when Open looks is in memory alone, and
+//     may be evicted.
+//  5. A worker writes the object to each level whose policy is [Back], a parent before its children as a
+//     rule. A kill leaves the pin of step 4. A disk has the object complete or not at all: it is written
+//     to a temporary file, which the next process deletes, and then renamed. Open enqueues what the lease
+//     pins; workers ask each level first, and write what it lacks.
+//  6. When each level has the object, or has answered with another error than ErrUnavailable, the store
+//     ends its pin. A kill before that repeats step 5, which finds what a level has. With its last pin
+//     the object may be evicted from memory.
 //  7. Pin or Prefetch of an object that is not in memory begins a fetch, and so does the last of
-//     [Options].PromoteAfter calls of Get, the others of which read the level for themselves. A kill loses it: nothing was
-//     changed yet. Who asks again begins another one.
-//  8. A worker reserves room in memory under another lease of the store, "ringcache store: promoted", and the
-//     level reads into it. After a kill, Open gives such reservations up.
-//  9. The worker commits, and the lease keeps the object pinned until the leases that asked have pinned it,
-//     for about [Options].PromotedFor at most. What only a Prefetch asked for is not pinned. After a kill, Open ends these pins. The object stays in memory
-//     without them.
-//  10. Delete removes an object from memory, then from each lower level. After a kill in between, the levels
-//     that were not reached still have it, and the next Get finds it there: delete it again.
+//     [Options].PromoteAfter calls of Get, the others of which read the level for themselves. A kill
+//     loses it: nothing was changed yet. Who asks again begins another one.
+//  8. A worker reserves room in memory under another lease of the store, "ringcache store: promoted", and
+//     the level reads into it. After a kill, Open gives such reservations up.
+//  9. The worker commits, and the lease keeps the object pinned until the leases that asked have pinned
+//     it, for about [Options].PromotedFor at most. What only a Prefetch asked for is not pinned. After a
+//     kill, Open ends these pins. The object stays in memory without them.
+//  10. Delete removes an object from memory, then from each lower level. After a kill in between, the
+//     levels that were not reached still have it, and the next Get finds it there: delete it again.
 //
 // [Store.Put] does steps 1 to 4 under the store's own lease, so that the object is pinned for step 5 from its
 // Commit on. A reservation of a Put that a kill interrupted is given up by Open. Levels of [Through] get the

@@ -29,9 +29,9 @@ import (
 //
 // Interest keeps a fetch going. A lease has interest for Options.PromotedFor after its last Pin, until it
 // calls Unpin or Release. A Get has interest until it returns, and a Prefetch until its context ends. A fetch
-// without interest is finished at once as long as it is queued or waiting, alone or with others in which there
-// is none either; the context of a running job ends with the last interest in its fetches. A lease or Get raises the priority of a fetch to urgent, a Prefetch
-// to its own.
+// without interest is finished at once as long as it is queued or waiting, alone or with others in which
+// there is none either; the context of a running job ends with the last interest in its fetches. A lease or
+// Get raises the priority of a fetch to urgent, a Prefetch to its own.
 //
 // Delete blocks a key: its fetch is cancelled, and none begins until the deletion is over.
 //

@@ -357,7 +357,8 @@ func TestGetIsCancelled(t *testing.T) {
 	}
 }
 
-// TestAMissWhileALevelIsAwayIsNotRemembered: the level is back long before Options.NegativeTTL is over, and has the object.
+// TestAMissWhileALevelIsAwayIsNotRemembered: the level is back long before Options.NegativeTTL is over, and
+// has the object.
 func TestAMissWhileALevelIsAwayIsNotRemembered(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, nil)

@@ -47,8 +47,9 @@ type Options struct {
 	// for is always fetched.
 	PromoteAfter int
 	// MaxCalls is the most calls to lower levels at a time, in the background: of each level at most its
-	// share of reads, and at most half of all are writes, so that a level that hangs leaves workers to the others. Get and Put, whose callers wait, may
-	// have again as many calls to each level. 0 is 8; the least is 2.
+	// share of reads, and at most half of all are writes, so that a level that hangs leaves workers to the
+	// others. Get and Put, whose callers wait, may have again as many calls to each level. 0 is 8; the least
+	// is 2.
 	MaxCalls int
 	// MaxBytesInFlight is the most bytes that are moved in the background at a time. A
 	// larger object is moved alone. 0 is 256 MiB.

@@ -10,8 +10,9 @@ import (
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
-// kills ends the daemon by SIGKILL again and again, starts the next one at once, and measures the time until a client that knows nothing of
-// that has its next hit, of an object that its lease has had all the time. Then all objects are looked for.
+// kills ends the daemon by SIGKILL again and again, starts the next one at once, and measures the time until
+// a client that knows nothing of that has its next hit, of an object that its lease has had all the time.
+// Then all objects are looked for.
 func kills(ctx context.Context, b *bed, r *results) error {
 	// What was stored while being timed has pushed others out.
 	if err := fillAgain(ctx, b); err != nil {

@@ -46,8 +46,8 @@ type serveFlags struct {
 	Settings kong.Plugins `embed:""`
 }
 
-// settings is a flag for each field of daemon.Config, nil unless given: values, defaults and precedence are the matter of
-// package daemon.
+// settings is a flag for each field of daemon.Config, nil unless given: values, defaults and precedence are
+// the matter of package daemon.
 func settings() kong.Plugins {
 	var flags []reflect.StructField
 	for f := range reflect.TypeFor[daemon.Config]().Fields() {

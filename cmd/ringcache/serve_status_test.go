@@ -44,7 +44,8 @@ func TestStatusClients(t *testing.T) {
 	}
 }
 
-// TestStatusOfABusyDaemon: a daemon that refuses another connection lives. Whoever probes it by its status must not end it.
+// TestStatusOfABusyDaemon: a daemon that refuses another connection lives. Whoever probes it by its status
+// must not end it.
 func TestStatusOfABusyDaemon(t *testing.T) {
 	s := newServing(t, "--max-connections=1")
 	s.start()

@@ -515,8 +515,8 @@ func TestServePrintsItsConfiguration(t *testing.T) {
 	require.Equal(t, out, string(b))
 }
 
-// TestServeEndsAtOnce by a second signal, although its drain has ten minutes for a Redis that is away; what was pending is
-// not lost.
+// TestServeEndsAtOnce by a second signal, although its drain has ten minutes for a Redis that is away; what
+// was pending is not lost.
 func TestServeEndsAtOnce(t *testing.T) {
 	away := filepath.Join(t.TempDir(), "redis.sock")
 	s := newServing(t, "--redis", "unix://"+away, "--drain", "10m")

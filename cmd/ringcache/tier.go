@@ -129,9 +129,9 @@ func tellSkipped(level tier.Level) {
 	if !ok {
 		return
 	}
-	if s := folder.Indexed(); s.Strangers+s.Damaged+s.Unreadable > 0 {
+	if s := folder.Indexed(); s.Foreign+s.Damaged+s.Unreadable > 0 {
 		fmt.Fprintf(os.Stderr, "%d files are not listed: %d are damaged, %d can't be read by this user, %d are no objects; ringcache tier verify names them\n",
-			s.Strangers+s.Damaged+s.Unreadable, s.Damaged, s.Unreadable, s.Strangers)
+			s.Foreign+s.Damaged+s.Unreadable, s.Damaged, s.Unreadable, s.Foreign)
 	}
 }
 

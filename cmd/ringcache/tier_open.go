@@ -11,8 +11,9 @@ import (
 	"github.com/ringcache/ringcache/tier/redis"
 )
 
-// open opens the level that the command line names, and returns the space that its objects are listed by. A level that is
-// only read is read beside the process that serves it. create is for a folder that is not there.
+// open opens the level that the command line names, and returns the space that its objects are listed by. A
+// level that is only read is read beside the process that serves it. create is for a folder that is not
+// there.
 func (p place) open(ctx context.Context, write, create bool) (level tier.Level, space string, err error) {
 	at, err := location.Parse(p.Level)
 	if err != nil {

@@ -30,8 +30,8 @@ func (c warmCommand) tiers(ctx context.Context) (*status, error) {
 	return s, nil
 }
 
-// first asks the daemon before anything is sent, so that a wrong socket is noticed then. A daemon that is just being started is waited
-// for.
+// first asks the daemon before anything is sent, so that a wrong socket is noticed then. A daemon that is
+// just being started is waited for.
 func (c warmCommand) first(ctx context.Context) (*status, error) {
 	end := time.Now().Add(min(c.Patience, warmStatTime))
 	for {
@@ -48,7 +48,8 @@ func (c warmCommand) first(ctx context.Context) (*status, error) {
 	}
 }
 
-// show prints what the tiers have, and how much of it is new. That they have nothing although images were sent is an error.
+// show prints what the tiers have, and how much of it is new. That they have nothing although images were
+// sent is an error.
 func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, result warm.Result) error {
 	after, err := c.tiers(ctx)
 	if err != nil || after == nil {

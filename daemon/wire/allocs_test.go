@@ -24,8 +24,8 @@ func pinReply(n int) *Reply {
 	return p
 }
 
-// TestCallsAllocateLittle: a server that is asked the same again allocates nothing, and one that is asked for other names a text
-// for each.
+// TestCallsAllocateLittle: a server that is asked the same again allocates nothing, and one that is asked for
+// other names a text for each.
 func TestCallsAllocateLittle(t *testing.T) {
 	frame, err := AppendRequest(nil, pinRequest(64))
 	require.NoError(t, err)

@@ -18,8 +18,9 @@
 //
 // No request waits for a disk or a network. What that would take is answered by [StatusPending]: ask again.
 //
-// Peers of different age get on: a key that one of them does not know is skipped, an operation that the daemon does not know
-// is refused by [KindUnsupported], and what changes the meaning of messages is a feature, which both name in Hello.
+// Peers of different age get on: a key that one of them does not know is skipped, an operation that the
+// daemon does not know is refused by [KindUnsupported], and what changes the meaning of messages is a
+// feature, which both name in Hello.
 //
 // The structs [Request] and [Reply], with those in them, are the table of all fields: the codec is generated from it.
 //

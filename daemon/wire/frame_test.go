@@ -19,7 +19,8 @@ func frameOf(body []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// chunks is a stream that returns at most so many bytes at a time, and sometimes an error in between that is not its end.
+// chunks is a stream that returns at most so many bytes at a time, and sometimes an error in between that is
+// not its end.
 type chunks struct {
 	b     []byte
 	sizes func() int // 0 is an error
@@ -99,8 +100,8 @@ func TestFrameLengths(t *testing.T) {
 	require.Len(t, got, MaxRequest)
 }
 
-// TestAnnouncedBytesTakeNoMemory: what a peer announces and does not send costs nothing, and what it sends slowly costs about
-// twice its bytes.
+// TestAnnouncedBytesTakeNoMemory: what a peer announces and does not send costs nothing, and what it sends
+// slowly costs about twice its bytes.
 func TestAnnouncedBytesTakeNoMemory(t *testing.T) {
 	stream := binary.LittleEndian.AppendUint32(nil, MaxRequest)
 	read := func(b []byte) func() {

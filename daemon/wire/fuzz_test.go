@@ -155,8 +155,8 @@ func replyExamples() []*Reply {
 	}
 }
 
-// FuzzRequest: any body is read or refused. What is read is what another library reads, takes memory in proportion, and is written
-// in a form that is read as the same.
+// FuzzRequest: any body is read or refused. What is read is what another library reads, takes memory in
+// proportion, and is written in a form that is read as the same.
 func FuzzRequest(f *testing.F) {
 	for _, q := range requestExamples() {
 		frame, err := AppendRequest(nil, q)

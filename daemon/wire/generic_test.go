@@ -15,8 +15,8 @@ import (
 	"github.com/ringcache/ringcache/encoder"
 )
 
-// tree returns what a message is in MessagePack, from the tags of its fields alone: maps, lists, texts, bytes, bools, and all
-// integers as int64 or, where they need it, uint64.
+// tree returns what a message is in MessagePack, from the tags of its fields alone: maps, lists, texts,
+// bytes, bools, and all integers as int64 or, where they need it, uint64.
 func tree(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -135,7 +135,8 @@ func known(d *msgpack.Decoder, typ reflect.Type) (any, error) {
 	return out, err
 }
 
-// scattered writes a tree by the general encoder, with keys in any order, and lengths and integers in longer forms than needed.
+// scattered writes a tree by the general encoder, with keys in any order, and lengths and integers in longer
+// forms than needed.
 func scattered(t require.TestingT, b *bytes.Buffer, v any, r *rand.Rand) {
 	e := msgpack.NewEncoder(b)
 	var err error
@@ -179,7 +180,8 @@ func scattered(t require.TestingT, b *bytes.Buffer, v any, r *rand.Rand) {
 	require.NoError(t, err)
 }
 
-// TestAgreesWithAGeneralCodec: what we write is what another library reads, and the reverse, in whatever order and form.
+// TestAgreesWithAGeneralCodec: what we write is what another library reads, and the reverse, in whatever
+// order and form.
 func TestAgreesWithAGeneralCodec(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))

@@ -60,7 +60,8 @@ func (l *liar) stream() []byte {
 	return b
 }
 
-// spoil returns a frame that is wrong in one way more. The length is right afterwards more often than not, so that the body is looked at.
+// spoil returns a frame that is wrong in one way more. The length is right afterwards more often than not, so
+// that the body is looked at.
 func (l *liar) spoil(f []byte) []byte {
 	if len(f) <= header {
 		return append(f, l.noise(1+l.IntN(20))...)

@@ -83,7 +83,8 @@ func frameOfJSON(t *testing.T, text string) []byte {
 	return frameOf(packJSON(t, d, nil, ""))
 }
 
-// TestPage: each example of docs/daemon.md has the bytes of its message, which are those that we write, and read as that message.
+// TestPage: each example of docs/daemon.md has the bytes of its message, which are those that we write, and
+// read as that message.
 func TestPage(t *testing.T) {
 	text, examples := page(t)
 	if *updatePage {

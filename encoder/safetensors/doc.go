@@ -9,12 +9,12 @@
 //
 // # Memory and files
 //
-// A header is parsed into memory of its own; parsing takes at most some 25 times its length. Bytes of tensors are never copied:
-// a [Tensor] contains the place of its bytes in the file. For a file, [ReadHeader] and
-// then a ReadAt of these bytes work without a mapping: a file that somebody cuts is an error. [Parse]
-// works on any memory, also on a mapping. A process that reads a mapping of a file that another process has cut gets SIGBUS,
-// which ends it, so map only what nobody can cut: sealed memory, or files that only
-// your own process can write to.
+// A header is parsed into memory of its own; parsing takes at most some 25 times its length. Bytes of tensors
+// are never copied: a [Tensor] contains the place of its bytes in the file. For a file, [ReadHeader] and then
+// a ReadAt of these bytes work without a mapping: a file that somebody cuts is an error. [Parse] works on any
+// memory, also on a mapping. A process that reads a mapping of a file that another process has cut gets
+// SIGBUS, which ends it, so map only what nobody can cut: sealed memory, or files that only your own process
+// can write to.
 //
 // See docs/decisions.md, "What a safetensors file is, the real library decides".
 package safetensors

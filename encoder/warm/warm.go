@@ -105,9 +105,10 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// Run sends images to an engine, and returns when it has answered them. An image with which something is wrong is a failure in the
-// result. The error is about the rest: the context has ended, the engine is away for longer than Patience or refuses everything, the state can't be
-// written. What has been answered until then is in the result and in the state.
+// Run sends images to an engine, and returns when it has answered them. An image with which something is
+// wrong is a failure in the result. The error is about the rest: the context has ended, the engine is away
+// for longer than Patience or refuses everything, the state can't be written. What has been answered until
+// then is in the result and in the state.
 func Run(ctx context.Context, images []string, o Options) (result Result, err error) {
 	if err := o.Validate(); err != nil {
 		return Result{}, err

@@ -14,10 +14,11 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// comingReader declares a reader that takes a slot, looks at the object a and gives the slot back, a second one that does the same
-// with the first one's slot when that one ended, and a writer that wants the room of a all the time. The first reader may be
-// killed before any load or store. Segment and sidecar are files, with the locks of the kernel.
-// With unmarked, which is a planted bug, a reader clears its mark as soon as it has it.
+// comingReader declares a reader that takes a slot, looks at the object a and gives the slot back, a second
+// one that does the same with the first one's slot when that one ended, and a writer that wants the room of a
+// all the time. The first reader may be killed before any load or store. Segment and sidecar are files, with
+// the locks of the kernel. With unmarked, which is a planted bug, a reader clears its mark as soon as it has
+// it.
 func comingReader(dir string, second, unmarked bool) func(r *explore.Run) {
 	n := 0
 	return func(r *explore.Run) {
@@ -102,8 +103,8 @@ func clearMark(f *sidecar.File) {
 	must(0, file.Close())
 }
 
-// TestReaderComesAndGoesAtEveryStep: a reader is protected from its first hold on, whoever had its slot before, and wherever it
-// is killed, nothing of it is left.
+// TestReaderComesAndGoesAtEveryStep: a reader is protected from its first hold on, whoever had its slot
+// before, and wherever it is killed, nothing of it is left.
 func TestReaderComesAndGoesAtEveryStep(t *testing.T) {
 	failpoint.Need(t)
 	for _, second := range []bool{false, true} {

@@ -16,22 +16,22 @@ import (
 // reason here: a change that removes names lowers them to what TestExportedNames prints.
 const (
 	// 281 and 545, and pin, pin/cuda and Segment.Pin: registering memory with a device; and objstore/check,
-	// which checks a segment while its store has it open. serde: Signature makes an Address
-	// comparable; AppendAddress, DecodeAddress, Decoder and Plan.Reset work in memory that the caller has.
-	// Reader.GetInto is the same for views, and Semaphore.TryLock counts a read without a context. Own,
-	// Owner, Owners and Fits of shmring.Pool: a store needs no map of its chunks beside the pool's.
-	// mmcache.Wire's Item and AppendAddress make an address when it is asked for. engine.Receiver and
-	// enginecore.OutputsReader take an engine's answers without a goroutine or memory of their own.
-	// Request.BeginIn of shmstore, and Begin of objstore's Request, begin requests in the memory of ended
-	// ones. tier, its three levels and encoder are a capability of their own: objects in levels, and the
-	// encoder cache on them; shmstore's Reader.List and Format look at a segment beside its process, and
-	// Parent, Yield, Resume and others keep what a level in memory promises. daemon, daemon/wire, daemon/client and
-	// encoder/warm are a capability, too: a protocol has a name for each of its messages, answers and errors.
-	// ClientState and Use of daemon/wire are what an operator is shown of clients; Check of disk and of
-	// daemon's Config say what would keep a daemon from its start. tier.Copy, with Copied, fills a level that
-	// is new; ErrPath and Indexed of disk tell objects from what else lies there.
-	// preprocess makes items from photos: it was an example, whose names were not counted.
-	// tier.Account, with Charge, LeaseSummary and WriteTime, in place of a second record of leases above the memory level.
+	// which checks a segment while its store has it open. serde: Signature makes an Address comparable;
+	// AppendAddress, DecodeAddress, Decoder and Plan.Reset work in memory that the caller has. Reader.GetInto
+	// is the same for views, and Semaphore.TryLock counts a read without a context. Own, Owner, Owners and
+	// Fits of shmring.Pool: a store needs no map of its chunks beside the pool's. mmcache.Wire's Item and
+	// AppendAddress make an address when it is asked for. engine.Receiver and enginecore.OutputsReader take
+	// an engine's answers without a goroutine or memory of their own. Request.BeginIn of shmstore, and Begin
+	// of objstore's Request, begin requests in the memory of ended ones. tier, its three levels and encoder
+	// are a capability of their own: objects in levels, and the encoder cache on them; shmstore's Reader.List
+	// and Format look at a segment beside its process, and Parent, Yield, Resume and others keep what a level
+	// in memory promises. daemon, daemon/wire, daemon/client and encoder/warm are a capability, too: a
+	// protocol has a name for each of its messages, answers and errors. ClientState and Use of daemon/wire
+	// are what an operator is shown of clients; Check of disk and of daemon's Config say what would keep a
+	// daemon from its start. tier.Copy, with Copied, fills a level that is new; ErrPath and Indexed of disk
+	// tell objects from what else lies there. preprocess makes items from photos: it was an example, whose
+	// names were not counted. tier.Account, with Charge, LeaseSummary and WriteTime, in place of a second
+	// record of leases above the memory level.
 	topLevelLimit    = 505
 	withMethodsLimit = 954
 )

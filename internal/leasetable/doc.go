@@ -8,14 +8,14 @@
 //
 // # Order
 //
-// The caller leases an object in the store before its record is made, and drops the record before it gives the object up. A
-// lease ends with its own record; records of objects without a lease mean nothing.
+// The caller leases an object in the store before its record is made, and drops the record before it gives
+// the object up. A lease ends with its own record; records of objects without a lease mean nothing.
 //
 // # Locks
 //
-// Only the writer of the segment touches the file; the lock of the sidecar is its lock. The methods of a Table must be
-// serialized. They touch the file first and Go state last: a caller that catches the fault of a file that was cut short finds
-// the table unchanged.
+// Only the writer of the segment touches the file; the lock of the sidecar is its lock. The methods of a
+// Table must be serialized. They touch the file first and Go state last: a caller that catches the fault of a
+// file that was cut short finds the table unchanged.
 //
 // See docs/decisions.md, "Reservations survive the process, in the table of leases".
 package leasetable

@@ -64,8 +64,9 @@ func Path(dir, name string) (string, error) {
 	return path, nil
 }
 
-// Create makes the table of the segment name in dir, in place of an earlier one. The caller has the writer's lock
-// of the segment. The file is complete when it gets its name. Create fails with fs.ErrExist if something else has the name.
+// Create makes the table of the segment name in dir, in place of an earlier one. The caller has the writer's
+// lock of the segment. The file is complete when it gets its name. Create fails with fs.ErrExist if something
+// else has the name.
 func Create(dir, name string, o Options) (*Table, error) {
 	path, err := Path(dir, name)
 	if err != nil {
@@ -178,9 +179,9 @@ func Time(n int64) time.Time {
 	return time.Unix(0, n)
 }
 
-// Open opens the table of a segment of a generation. The caller has the writer's lock of the segment. Open fails
-// with fs.ErrNotExist, [ErrDamaged], both for the table of another generation, or an error of the system; a table of which only records are damaged is
-// opened. The next call must be Load.
+// Open opens the table of a segment of a generation. The caller has the writer's lock of the segment. Open
+// fails with fs.ErrNotExist, [ErrDamaged], both for the table of another generation, or an error of the
+// system; a table of which only records are damaged is opened. The next call must be Load.
 func Open(dir, name string, generation uint64) (*Table, error) {
 	path, err := Path(dir, name)
 	if err != nil {

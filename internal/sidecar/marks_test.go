@@ -101,7 +101,8 @@ func TestReap(t *testing.T) {
 	require.NoError(t, alive.Close())
 }
 
-// A hold of one chunk does not concern those who ask for another, and the dead reader's is found by those who ask for it.
+// A hold of one chunk does not concern those who ask for another, and the dead reader's is found by those who
+// ask for it.
 func TestHeldOf(t *testing.T) {
 	f, dir := made(t)
 	alive, err := open(t, dir).TakeSlot(1)

@@ -28,10 +28,10 @@ func openCache(o storeOptions, adopt bool) (store, shmstore.Adoption, error) {
 	return cache{c}, c.Adoption, nil
 }
 
-func (c cache) begin(id string, wishes []wish) (request, error) {
+func (c cache) begin(id string, needs []need) (request, error) {
 	r := &cacheRequest{c: c}
 	var wants []mmcache.Want
-	for _, w := range wishes {
+	for _, w := range needs {
 		wants = append(wants, mmcache.Want{Key: w.Key, Tenant: w.tenant, Modality: "image"})
 	}
 	var err error
@@ -74,7 +74,7 @@ func (c cache) contents() (all []object, err error) {
 			return nil, err
 		}
 		req := &cacheRequest{Request: r, c: c, unsent: true}
-		err = req.obtain(context.Background(), wish{object: object{Key: key}, kept: true, verify: true})
+		err = req.obtain(context.Background(), need{object: object{Key: key}, kept: true, verify: true})
 		if err == nil {
 			_, err = req.commit(1)
 		}
@@ -103,7 +103,7 @@ type cacheRequest struct {
 	verify bool
 }
 
-func (r *cacheRequest) obtain(ctx context.Context, w wish) error {
+func (r *cacheRequest) obtain(ctx context.Context, w need) error {
 	r.verify = r.verify || w.verify
 	it, err := r.Item(ctx, w.Key, func(_ context.Context, b *mmcache.Builder) error {
 		if w.kept {

@@ -43,7 +43,7 @@ func openObjects(o storeOptions, adopt bool, said func(shmstore.Change)) (store,
 	return objects{s, s}, shmstore.Adoption{}, err
 }
 
-func (s objects) begin(id string, _ []wish) (request, error) {
+func (s objects) begin(id string, _ []need) (request, error) {
 	r, err := s.Begin(id)
 	return &objectRequest{Request: r}, err
 }
@@ -117,7 +117,7 @@ type objectRequest struct {
 	got []object
 }
 
-func (r *objectRequest) obtain(ctx context.Context, w wish) error {
+func (r *objectRequest) obtain(ctx context.Context, w need) error {
 	h, note, err := r.Keep(w.Key)
 	got := object{Key: w.Key}
 	if errors.Is(err, objstore.ErrNotFound) {
@@ -145,7 +145,7 @@ func (r *objectRequest) obtain(ctx context.Context, w wish) error {
 	return nil
 }
 
-func (r *objectRequest) put(ctx context.Context, w wish) (serde.Address, error) {
+func (r *objectRequest) put(ctx context.Context, w need) (serde.Address, error) {
 	o := objstore.PutOptions{Tenant: w.tenant, Note: w.note()}
 	if w.wait && !w.discard {
 		o.Wait = ctx
@@ -166,7 +166,7 @@ func (r *objectRequest) put(ctx context.Context, w wish) (serde.Address, error) 
 	return res.Commit()
 }
 
-// errGivenUp is the error of a wish to be discarded.
+// errGivenUp is the error of a need to be discarded.
 var errGivenUp = errors.New("given up on purpose")
 
 func (r *objectRequest) commit(uses int) ([]object, error) {

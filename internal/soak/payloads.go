@@ -25,7 +25,7 @@ func openPayloads(o storeOptions, adopt bool, said func(shmstore.Change)) (store
 	return payloads{s}, shmstore.Adoption{}, err
 }
 
-func (s payloads) begin(id string, _ []wish) (request, error) {
+func (s payloads) begin(id string, _ []need) (request, error) {
 	r, err := s.Begin(shmstore.RequestOptions{ID: id})
 	return &payloadRequest{Request: r}, err
 }
@@ -117,7 +117,7 @@ type payloadRequest struct {
 	got []object
 }
 
-func (r *payloadRequest) obtain(ctx context.Context, w wish) error {
+func (r *payloadRequest) obtain(ctx context.Context, w need) error {
 	o, err := r.Lookup(w.Key, 1)
 	if errors.Is(err, shmstore.ErrNotFound) {
 		o, err = r.put(ctx, w)
@@ -144,7 +144,7 @@ func (r *payloadRequest) obtain(ctx context.Context, w wish) error {
 	return nil
 }
 
-func (r *payloadRequest) put(ctx context.Context, w wish) (*shmstore.Object, error) {
+func (r *payloadRequest) put(ctx context.Context, w need) (*shmstore.Object, error) {
 	o := shmstore.PutOptions{Tenant: w.tenant, Note: w.note()}
 	if w.wait && !w.discard {
 		o.Wait = ctx

@@ -9,7 +9,7 @@ import (
 // store is what a writer needs of the stores that it may have.
 type store interface {
 	// begin starts a request for objects of these keys.
-	begin(id string, wishes []wish) (request, error)
+	begin(id string, needs []need) (request, error)
 	fence() shmstore.Fence
 	// reset is called when all readers were replaced.
 	reset() error
@@ -24,7 +24,7 @@ type store interface {
 
 type request interface {
 	// obtain looks an object up or makes it. An error that [refused] accepts is normal.
-	obtain(ctx context.Context, w wish) error
+	obtain(ctx context.Context, w need) error
 	// commit sends what was obtained, to be read so many times by each reader.
 	commit(uses int) ([]object, error)
 	rollback()
@@ -32,8 +32,8 @@ type request interface {
 	abort()
 }
 
-// wish is an object that a request wants, as it is to be made if it isn't there.
-type wish struct {
+// need is an object that a request wants, as it is to be made if it isn't there.
+type need struct {
 	object
 	tenant  string
 	discard bool // half of it is written, then it is given up
@@ -43,7 +43,7 @@ type wish struct {
 	spoil   bool // write a wrong byte, to show that it is found
 }
 
-func (w wish) fill(b []byte, at int) {
+func (w need) fill(b []byte, at int) {
 	fillContent(b, w.seed(), at)
 	if w.spoil && len(b) > 0 {
 		b[len(b)-1] ^= 0x10

@@ -112,13 +112,13 @@ func (w *writer) run(n int, activity func(*rand.Rand, string) error) {
 	}
 }
 
-func (w *writer) wish(rng *rand.Rand, i int) wish {
+func (w *writer) need(rng *rand.Rand, i int) need {
 	k := min(rng.IntN(keys), rng.IntN(keys))
 	size := int(math.Exp2(rng.Float64() * math.Log2(float64(w.c.Store.maxObject()))))
 	if rng.IntN(200) == 0 {
 		size = w.c.Store.maxObject() + 1
 	}
-	o := wish{
+	o := need{
 		object:  object{Key: fmt.Sprint("k", k), Nonce: rng.Uint64(), Size: size},
 		discard: rng.IntN(40) == 0, wait: rng.IntN(4) == 0, verify: rng.IntN(10) == 0,
 		spoil: w.c.Plant == "byte" && i == 0,
@@ -134,18 +134,18 @@ func (w *writer) request(rng *rand.Rand, id string) error {
 	w.gate.RLock()
 	defer w.gate.RUnlock()
 	w.await(func() bool { return len(w.open) < openRequests })
-	var wishes []wish
+	var needs []need
 	for i := range 1 + rng.IntN(4) {
-		wishes = append(wishes, w.wish(rng, i))
+		needs = append(needs, w.need(rng, i))
 	}
-	r, err := w.store.begin(id, wishes)
+	r, err := w.store.begin(id, needs)
 	if err != nil {
 		return err
 	}
 	defer r.rollback() // does nothing after commit
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(50))*time.Millisecond)
 	defer cancel()
-	for _, o := range wishes {
+	for _, o := range needs {
 		switch err := r.obtain(ctx, o); {
 		case err == nil:
 		case !refused(err):

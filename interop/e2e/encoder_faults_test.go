@@ -15,8 +15,8 @@ import (
 	"github.com/ringcache/ringcache/internal/redistest"
 )
 
-// TestEncoderFaults: the server is away when the engine starts, comes, is killed and started again under load, is stopped, and
-// loses its memory. Every token is right, and what some level still has is loaded.
+// TestEncoderFaults: the server is away when the engine starts, comes, is killed and started again under
+// load, is stopped, and loses its memory. Every token is right, and what some level still has is loaded.
 func TestEncoderFaults(t *testing.T) {
 	s := newCacheServer(t, "--disk", t.TempDir())
 	// A call that is not answered is a miss after 0.2 s, which is the connector's default.

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEncoderPromises: the scheduler has promised that images can be loaded, and the worker has not yet loaded them. Meanwhile
-// the server is killed, all of its memory is asked for by others, the objects are deleted, or all of its memory is lost.
+// TestEncoderPromises: the scheduler has promised that images can be loaded, and the worker has not yet
+// loaded them. Meanwhile the server is killed, all of its memory is asked for by others, the objects are
+// deleted, or all of its memory is lost.
 func TestEncoderPromises(t *testing.T) {
 	s := newCacheServer(t, "--size", "1MiB", "--max-held", "1MiB")
 	s.start()
@@ -50,8 +51,8 @@ func TestEncoderPromises(t *testing.T) {
 	s.idle()
 }
 
-// TestEncoderScheduling: requests that are preempted and resumed, and aborted at any step, with the next step scheduled before
-// one ends, and images within a prefix that the engine has. Nothing stays pinned.
+// TestEncoderScheduling: requests that are preempted and resumed, and aborted at any step, with the next step
+// scheduled before one ends, and images within a prefix that the engine has. Nothing stays pinned.
 func TestEncoderScheduling(t *testing.T) {
 	s := newCacheServer(t)
 	s.start()

@@ -386,7 +386,8 @@ func (e *encoderEngine) check(a said, names ...string) said {
 	return a
 }
 
-// does is right, and compares what each worker did: images encoded by the vision tower, and images loaded by the connector.
+// does is right, and compares what each worker did: images encoded by the vision tower, and images loaded by
+// the connector.
 func (e *encoderEngine) does(encoded, loaded int, names ...string) said {
 	e.t.Helper()
 	a := e.right(names...)
@@ -438,7 +439,8 @@ func (e *encoderEngine) arm(at string, s *cacheServer) {
 	e.do(map[string]any{"arm": at, "pid": s.pid})
 }
 
-// hold has the engine wait when a worker's connector is next called to load, and the server killed before if it is given.
+// hold has the engine wait when a worker's connector is next called to load, and the server killed before if
+// it is given.
 func (e *encoderEngine) hold(s *cacheServer) *held {
 	e.t.Helper()
 	h := &held{t: e.t, file: filepath.Join(e.t.TempDir(), "go-on")}

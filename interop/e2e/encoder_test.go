@@ -10,8 +10,9 @@ import (
 
 const space = "e2e" // of keys, where a test must know it
 
-// TestEncoderCache: what one engine's vision tower has made, another engine's tower need not make: its tokens are those of
-// an engine without a connector, and it executes no tower. The server is killed at the worst moments.
+// TestEncoderCache: what one engine's vision tower has made, another engine's tower need not make: its tokens
+// are those of an engine without a connector, and it executes no tower. The server is killed at the worst
+// moments.
 func TestEncoderCache(t *testing.T) {
 	s := newCacheServer(t, "--disk", t.TempDir())
 	s.start()
@@ -117,8 +118,8 @@ func TestEncoderRoles(t *testing.T) {
 	s.idle()
 }
 
-// TestEncoderCounters: with both caches of vLLM off, identifiers are counters, and another engine's item has the same one. Such an
-// engine does not start.
+// TestEncoderCounters: with both caches of vLLM off, identifiers are counters, and another engine's item has
+// the same one. Such an engine does not start.
 func TestEncoderCounters(t *testing.T) {
 	s := newCacheServer(t)
 	s.start()
@@ -154,8 +155,8 @@ func TestEncoderParallel(t *testing.T) {
 	s.idle()
 }
 
-// TestEncoderTwoEngines: two engines at once, in a memory that is smaller than what they use, and a server that is killed now
-// and then.
+// TestEncoderTwoEngines: two engines at once, in a memory that is smaller than what they use, and a server
+// that is killed now and then.
 func TestEncoderTwoEngines(t *testing.T) {
 	s := newCacheServer(t, "--size", "256KiB") // an image takes 8 KiB
 	s.start()

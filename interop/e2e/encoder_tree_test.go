@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEncoderTree: vLLM's own connector in one engine, and ours in another, over one folder of files on disk. What one of
-// them has saved, the other one loads.
+// TestEncoderTree: vLLM's own connector in one engine, and ours in another, over one folder of files on disk.
+// What one of them has saved, the other one loads.
 func TestEncoderTree(t *testing.T) {
 	tree := filepath.Join(t.TempDir(), "tree")
 	require.NoError(t, os.Mkdir(tree, 0o700))

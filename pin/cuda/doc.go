@@ -50,8 +50,9 @@
 // in the process uses the device, the context is new and takes hundreds of MiB of the device's memory
 // (616 MiB were reported). So a process that does not copy to the device itself should not register.
 //
-// While the driver registers memory it holds locks that are global: other processes of the machine wait in their
-// CUDA and NVML calls. Populate the memory before, and register a segment by one call, once, at the start: that is what Segment.Pin does.
+// While the driver registers memory it holds locks that are global: other processes of the machine wait in
+// their CUDA and NVML calls. Populate the memory before, and register a segment by one call, once, at the
+// start: that is what Segment.Pin does.
 //
 // Neither a context nor a registration survives a fork. Register after it, in the child.
 //

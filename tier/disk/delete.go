@@ -78,7 +78,7 @@ func (r *root) removeFolders(file string) {
 }
 
 // removeEmpty removes a folder that a search found empty, and those around it that are then. One at the place
-// of an object is a stranger's, until something is stored there.
+// of an object is another program's, until something is stored there.
 func (r *root) removeEmpty(p string) {
 	if r.o.ReadOnly || p == "lost+found" || r.layoutHas(p) {
 		return

@@ -464,7 +464,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// A reader that found damage some time ago does not take away the right file that was stored since, with the number of the old one.
+// A reader that found damage some time ago does not take away the right file that was stored since, with the
+// number of the old one.
 func TestNewerFileWithNumberOfDamagedStays(t *testing.T) {
 	dir := t.TempDir()
 	l := ready(t, dir, Options{})
@@ -549,7 +550,7 @@ func TestStatDoesNotWaitForWrites(t *testing.T) {
 	<-done
 }
 
-// TestUnreadableFilesAreCounted: they are no strangers, so whoever copies the folder does not have all.
+// TestUnreadableFilesAreCounted: they are not foreign, so whoever copies the folder does not have all.
 func TestUnreadableFilesAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	l := ready(t, dir, Options{})

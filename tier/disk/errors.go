@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// errStranger is a file that is none of ours, at a place where one could be.
-	errStranger = errors.New("the file is none of this layout")
+	// errForeign is a file that is none of ours, at a place where one could be.
+	errForeign = errors.New("the file is none of this layout")
 	// errTaken is an object that can't be stored at its place, whatever the level does.
 	errTaken    = fmt.Errorf("something that is none of this level's lies where the object's file has to be; remove it: %w", fs.ErrExist)
 	errVanished = fmt.Errorf("the folder of the root, or its lock file, is gone or was replaced: %w", tier.ErrUnavailable)
@@ -34,8 +34,8 @@ var explained = []struct {
 	{[]error{syscall.ESTALE, syscall.ENODEV, syscall.ENXIO}, tier.ErrUnavailable, "the file system is gone: mount it again"},
 }
 
-// explain names the folder and what was done, and makes an error of the system one of package tier: what is not known otherwise
-// is ErrUnavailable.
+// explain names the folder and what was done, and makes an error of the system one of package tier: what is
+// not known otherwise is ErrUnavailable.
 func (r *root) explain(doing string, err error) error {
 	if r.replaced.Load() && errors.Is(err, fs.ErrClosed) {
 		err = fmt.Errorf("%w, and the level has opened it anew: ask again", errVanished)
@@ -67,5 +67,5 @@ func explain(where, doing string, err error) error {
 
 // isAbsent reports that there is no file of an object at a path.
 func isAbsent(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errStranger) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errForeign) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)
 }

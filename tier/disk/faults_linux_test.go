@@ -363,7 +363,7 @@ func TestFoldersThatGo(t *testing.T) {
 	require.Len(t, names, left)
 }
 
-// A file of others that is next to nothing but holes is a stranger: nobody takes memory for it. A small one is read.
+// A file of others that is next to nothing but holes is foreign: nobody takes memory for it. A small one is read.
 func TestFileOfHolesIsAStranger(t *testing.T) {
 	dir := t.TempDir()
 	for name, size := range map[string]int64{"huge": 1 << 40, "small": 1 << 20} {
@@ -372,7 +372,7 @@ func TestFileOfHolesIsAStranger(t *testing.T) {
 		require.NoError(t, os.Truncate(path, size))
 	}
 	l := ready(t, dir, Options{Layout: flat{}, Space: "space", Shared: true})
-	require.EqualValues(t, 1, l.Indexed().Strangers)
+	require.EqualValues(t, 1, l.Indexed().Foreign)
 	_, err := get(l, "huge")
 	requireMiss(t, err)
 	requireMiss(t, stat(l, "huge"))

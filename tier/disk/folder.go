@@ -58,7 +58,7 @@ func (f *folder) failing(op operation, p string) error {
 	return nil
 }
 
-// open opens a regular file for reading. Anything else is errStranger.
+// open opens a regular file for reading. Anything else is errForeign.
 func (f *folder) open(p string) (*os.File, fs.FileInfo, error) {
 	if err := f.failing(opOpen, p); err != nil {
 		return nil, nil, err
@@ -69,7 +69,7 @@ func (f *folder) open(p string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: %s is no regular file", errStranger, p)
+		err = fmt.Errorf("%w: %s is no regular file", errForeign, p)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, file.Close())
@@ -85,7 +85,7 @@ func (f *folder) openByRoot(p string) (*os.File, error) {
 			return nil, err
 		}
 		if at == p && !info.Mode().IsRegular() || at != p && !info.IsDir() {
-			return nil, fmt.Errorf("%w: %s is no regular file, or a part of its path no folder", errStranger, p)
+			return nil, fmt.Errorf("%w: %s is no regular file, or a part of its path no folder", errForeign, p)
 		}
 	}
 	// Without waiting, if it has become a pipe in between.
@@ -163,7 +163,7 @@ func (f *folder) rename(from, to string) error {
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, errStranger), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
+		case errors.Is(err, errForeign), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
 			return fmt.Errorf("%w: on the way to %s is something that is no folder", errTaken, to)
 		case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EEXIST), errors.Is(err, syscall.ENOTEMPTY):
 			if f.root.Remove(to) != nil || try == 10 { // only an empty one goes
@@ -187,7 +187,7 @@ func (f *folder) lstatFolder(p string) error {
 			return err
 		}
 		if !info.IsDir() {
-			return fmt.Errorf("%w: %s is no folder", errStranger, at)
+			return fmt.Errorf("%w: %s is no folder", errForeign, at)
 		}
 	}
 	return nil

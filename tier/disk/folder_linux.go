@@ -24,7 +24,7 @@ func (f *folder) openNoLinks(p string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), p), nil
 }
 
-// isFolder reports what is wrong with a folder: errStranger for a link, or below one.
+// isFolder reports what is wrong with a folder: errForeign for a link, or below one.
 func (f *folder) isFolder(p string) error {
 	fd, err := f.openat2(p, unix.O_PATH|unix.O_DIRECTORY)
 	switch {
@@ -59,7 +59,7 @@ func (f *folder) openat2(p string, flags uint64) (fd int, err error) {
 	case err != nil: // the folder is closed
 		return -1, fmt.Errorf("%w: %w", fs.ErrClosed, err)
 	case errors.Is(failed, unix.ELOOP), errors.Is(failed, unix.ENXIO):
-		return -1, fmt.Errorf("%w: %s is a link, below one, or no regular file", errStranger, p)
+		return -1, fmt.Errorf("%w: %s is a link, below one, or no regular file", errForeign, p)
 	case failed != nil:
 		return -1, &fs.PathError{Op: "openat2", Path: p, Err: failed}
 	}

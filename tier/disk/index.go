@@ -282,8 +282,8 @@ func (x *index) drop(e *entry, w why) {
 	x.end(e)
 }
 
-// replace puts e in the place of old, which is present: its file was replaced by somebody else. What was promised of the one counts
-// for the other.
+// replace puts e in the place of old, which is present: its file was replaced by somebody else. What was
+// promised of the one counts for the other.
 func (x *index) replace(old, e *entry) {
 	until, promised := x.promises[old.id]
 	e.looked = old.looked

@@ -29,7 +29,7 @@ type Layout interface {
 	// ParseHead reads the head of a file of size bytes at a path. It fails with ErrPath for a path that is
 	// none of the layout's, whatever the file is; with tier.ErrCorrupt for a file that can't be one of the
 	// layout, as one that was cut; and with fs.ErrInvalid for what others may have meant to write there: such
-	// files are strangers, and are left alone, as those of other paths are.
+	// files are foreign, and are left alone, as those of other paths are.
 	ParseHead(path string, file io.ReaderAt, size int64) (Head, error)
 }
 

@@ -34,9 +34,9 @@ var _ tier.Level = (*Level)(nil)
 // Open opens a folder, which it makes if it is not there, and locks it for this process. It returns
 // before the index is complete, see [Level.WaitIndex].
 //
-// It refuses, as an ErrUnavailable, a folder that another process has open; as an fs.ErrInvalid,
-// one of another layout or space, or with a link where one of its own folders has to be; as an fs.ErrExist, one with files that is no root, unless it is
-// shared; and as an errors.ErrUnsupported, systems other than Linux.
+// It refuses, as an ErrUnavailable, a folder that another process has open; as an fs.ErrInvalid, one of
+// another layout or space, or with a link where one of its own folders has to be; as an fs.ErrExist, one with
+// files that is no root, unless it is shared; and as an errors.ErrUnsupported, systems other than Linux.
 func Open(folder string, o Options) (*Level, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -114,9 +114,9 @@ func (l *Level) Stat(ctx context.Context, keys []tier.Key) []tier.Found {
 	return l.eachKey(ctx, keys, func(r *root, k tier.Key) (tier.Object, error) { return r.stat(ctx, k) })
 }
 
-// Promise is Stat, and keeps the objects that are there until a time: they don't go for room, and Delete answers ErrInUse.
-// Of two promises for an object the later counts. Damage ends a promise, and so does the end of the
-// process.
+// Promise is Stat, and keeps the objects that are there until a time: they don't go for room, and Delete
+// answers ErrInUse. Of two promises for an object the later counts. Damage ends a promise, and so does the
+// end of the process.
 func (l *Level) Promise(ctx context.Context, keys []tier.Key, until time.Time) []tier.Found {
 	return l.eachKey(ctx, keys, func(r *root, k tier.Key) (tier.Object, error) { return r.promise(ctx, k, until) })
 }

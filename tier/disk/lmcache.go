@@ -13,13 +13,14 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// LMCache is the layout of LMCache's FS connector with save_chunk_meta (lmcache/v1/storage_backend/connector/fs_connector.py of
+// LMCache is the layout of LMCache's FS connector with save_chunk_meta
+// (lmcache/v1/storage_backend/connector/fs_connector.py of
 // 0.5.6): ROOT/KEY.data, where KEY is LMCache's key text with "-SEP-" for every slash. A file is the RemoteMetadata of
-// the bytes, 28 bytes for one group of tensors, and then the bytes. The name of a key is LMCache's key text, and the note of
-// an object its RemoteMetadata.
+// the bytes, 28 bytes for one group of tensors, and then the bytes. The name of a key is LMCache's key text,
+// and the note of an object its RemoteMetadata.
 //
-// Parent, tenant and cost are not kept, and files have no checksum: what is read is right if its length is. A folder that
-// LMCache uses, too, needs Options.Shared.
+// Parent, tenant and cost are not kept, and files have no checksum: what is read is right if its length is. A
+// folder that LMCache uses, too, needs Options.Shared.
 type LMCache struct{}
 
 const (
@@ -31,8 +32,8 @@ const (
 // Name implements Layout.
 func (LMCache) Name() string { return "lmcache" }
 
-// Path implements Layout. A name that the file's does not give back is refused, since it would be that of another key: one
-// with "-SEP-", or as "x-SEP/y", whose file is that of "x/SEP-y".
+// Path implements Layout. A name that the file's does not give back is refused, since it would be that of
+// another key: one with "-SEP-", or as "x-SEP/y", whose file is that of "x/SEP-y".
 func (LMCache) Path(k tier.Key) (string, error) {
 	name := strings.ReplaceAll(k.Name, "/", lmcacheSlash) + lmcacheSuffix
 	if lmcacheName(name) != k.Name || k.Name == "" || len(name) > maxFileName || name[0] == '.' {
@@ -58,9 +59,10 @@ func (LMCache) AppendHead(dst []byte, o tier.Object, _ uint32) ([]byte, error) {
 	return append(dst, o.Note...), nil
 }
 
-// ParseHead implements Layout. A file that does not begin with a RemoteMetadata is a stranger, since a connector without
-// save_chunk_meta writes the bytes alone under the same name. The number of groups follows from the size of the file, so a file with
-// bytes behind the object's, which LMCache reads, is a stranger, too. What is damaged is only too short.
+// ParseHead implements Layout. A file that does not begin with a RemoteMetadata is foreign, since a connector
+// without save_chunk_meta writes the bytes alone under the same name. The number of groups follows from the
+// size of the file, so a file with bytes behind the object's, which LMCache reads, is foreign, too. What is
+// damaged is only too short.
 func (LMCache) ParseHead(name string, file io.ReaderAt, size int64) (Head, error) {
 	if !strings.HasSuffix(name, lmcacheSuffix) || path.Base(name) != name || name[0] == '.' {
 		return Head{}, fmt.Errorf("disk: %s is no file of LMCache: %w", name, ErrPath)
@@ -69,11 +71,11 @@ func (LMCache) ParseHead(name string, file io.ReaderAt, size int64) (Head, error
 	torn := func(what string) (Head, error) {
 		return Head{}, fmt.Errorf("disk: %s: %s: %w", name, what, tier.ErrCorrupt)
 	}
-	stranger := func(what string) (Head, error) {
+	foreign := func(what string) (Head, error) {
 		return Head{}, fmt.Errorf("disk: %s %s: %w", name, what, fs.ErrInvalid)
 	}
 	if size < remotemetadata.Min {
-		return stranger("is shorter than metadata")
+		return foreign("is shorter than metadata")
 	}
 	front := make([]byte, min(size, remotemetadata.Max))
 	if n, err := file.ReadAt(front, 0); n < len(front) {
@@ -83,7 +85,7 @@ func (LMCache) ParseHead(name string, file io.ReaderAt, size int64) (Head, error
 		return Head{}, err
 	}
 	if err := remotemetadata.CheckStrictly(front[:remotemetadata.Min]); err != nil {
-		return stranger(fmt.Sprintf("does not begin with metadata: %v", err))
+		return foreign(fmt.Sprintf("does not begin with metadata: %v", err))
 	}
 	o.Size = remotemetadata.Length(front)
 	head := size - o.Size
@@ -91,7 +93,7 @@ func (LMCache) ParseHead(name string, file io.ReaderAt, size int64) (Head, error
 		return torn(fmt.Sprintf("%d bytes are too few for metadata and %d bytes", size, o.Size))
 	}
 	if head > int64(len(front)) || remotemetadata.CheckStrictly(front[:head]) != nil {
-		return stranger(fmt.Sprintf("has something else in front of, or behind, %d bytes", o.Size))
+		return foreign(fmt.Sprintf("has something else in front of, or behind, %d bytes", o.Size))
 	}
 	o.Note = bytes.Clone(front[:head])
 	return Head{Object: o, Length: head}, nil

@@ -83,8 +83,8 @@ func TestGoldenLMCacheFiles(t *testing.T) {
 	t.Logf("%d files of LMCache, byte for byte", listed)
 }
 
-// What LMCache reads of a torn file is a miss, and so it is here; a file with bytes behind the object's is a stranger, and so is one
-// that is too short to tell whose it is.
+// What LMCache reads of a torn file is a miss, and so it is here; a file with bytes behind the object's is
+// foreign, and so is one that is too short to tell whose it is.
 func TestTornLMCacheFiles(t *testing.T) {
 	g := readLMCacheGolden(t)
 	f := g.Files[1]
@@ -130,7 +130,7 @@ func TestFilesOfLMCacheWithoutMetadataStay(t *testing.T) {
 	l, err := disk.Open(dir, disk.Options{Layout: disk.LMCache{}, Space: "s", Shared: true})
 	require.NoError(t, err)
 	require.NoError(t, l.WaitIndex(t.Context()))
-	require.EqualValues(t, 4, l.Indexed().Strangers)
+	require.EqualValues(t, 4, l.Indexed().Foreign)
 	require.Zero(t, l.Usage().Corrupt)
 	for i := range 4 {
 		k := tier.Key{Space: "s", Name: fmt.Sprintf("model@1@0@%d@bfloat16", i)}

@@ -128,7 +128,7 @@ func TestOneSpace(t *testing.T) {
 	require.Nil(t, l)
 	l = ready(t, dir, Options{Space: "space", Shared: true})
 	require.EqualValues(t, 1, l.Usage().Objects)
-	require.EqualValues(t, 1, l.Indexed().Strangers)
+	require.EqualValues(t, 1, l.Indexed().Foreign)
 	other := tier.Key{Space: "other", Name: "a"}
 	requireMiss(t, l.Stat(t.Context(), []tier.Key{other})[0].Err)
 	requireMiss(t, l.Delete(t.Context(), []tier.Key{other})[0])

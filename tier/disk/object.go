@@ -16,7 +16,8 @@ import (
 // mostObject is the largest object, in bytes: what a file declares must not overflow sums.
 const mostObject = 1 << 44
 
-// A file of at least leastHollow bytes is hollow if the medium has fewer than 1/hollowShare of them. Anybody can make one of any size at no cost.
+// A file of at least leastHollow bytes is hollow if the medium has fewer than 1/hollowShare of them. Anybody
+// can make one of any size at no cost.
 const (
 	leastHollow = 1 << 30
 	hollowShare = 1024
@@ -29,12 +30,12 @@ type opened struct {
 	head Head
 }
 
-// openObject opens a file and reads its head. Its errors are ErrNotFound, also for a stranger's
+// openObject opens a file and reads its head. Its errors are ErrNotFound, also for another program's
 // file; ErrCorrupt, with the information about the file; and those of the system.
 func (r *root) openObject(path string) (opened, error) {
 	file, info, err := r.folder.open(path)
 	switch {
-	case errors.Is(err, errStranger):
+	case errors.Is(err, errForeign):
 		return opened{}, fmt.Errorf("%w: %w", tier.ErrNotFound, err)
 	case err != nil && isAbsent(err):
 		return opened{}, tier.ErrNotFound
@@ -46,14 +47,14 @@ func (r *root) openObject(path string) (opened, error) {
 		err = r.accept(&head, path, info.Size())
 	}
 	if err == nil && r.o.Shared && hollow(info) { // else a Get would take memory for all of it
-		err = fmt.Errorf("%w: it has %d bytes, and next to nothing is in them", errStranger, info.Size())
+		err = fmt.Errorf("%w: it has %d bytes, and next to nothing is in them", errForeign, info.Size())
 	}
 	switch {
 	case err == nil:
 		return opened{file, info, head}, nil
 	case errors.Is(err, tier.ErrCorrupt):
-	case errors.Is(err, fs.ErrInvalid), errors.Is(err, errStranger):
-		err = fmt.Errorf("%w: %w: %v", tier.ErrNotFound, errStranger, err) // no fs.ErrInvalid: the key is not wrong
+	case errors.Is(err, fs.ErrInvalid), errors.Is(err, errForeign):
+		err = fmt.Errorf("%w: %w: %v", tier.ErrNotFound, errForeign, err) // no fs.ErrInvalid: the key is not wrong
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = fmt.Errorf("%w: the file ends early", tier.ErrCorrupt)
 	}
@@ -82,16 +83,16 @@ func (r *root) accept(h *Head, path string, size int64) error {
 		return fmt.Errorf("%w: %w", tier.ErrCorrupt, o.Validate())
 	}
 	if r.o.Space != "" && o.Space != r.o.Space {
-		return fmt.Errorf("%w: it is of the space %q", errStranger, o.Space)
+		return fmt.Errorf("%w: it is of the space %q", errForeign, o.Space)
 	}
 	if own, err := r.o.Layout.Path(o.Key); err != nil || own != path {
-		return fmt.Errorf("%w: the object is %v", errStranger, o.Key)
+		return fmt.Errorf("%w: the object is %v", errForeign, o.Key)
 	}
 	return nil
 }
 
-// find returns the entry of a path that is present, and the tick for adopt. If entry and error are nil, the file may be there
-// without being in the index.
+// find returns the entry of a path that is present, and the tick for adopt. If entry and error are nil, the
+// file may be there without being in the index.
 func (r *root) find(path string) (e *entry, tick uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,8 +111,8 @@ func (r *root) find(path string) (e *entry, tick uint64, err error) {
 	return e, r.x.tick, nil
 }
 
-// adopt enters a file that was found into the index, also instead of one that others have replaced by it. It returns nil if
-// the file is not there any more.
+// adopt enters a file that was found into the index, also instead of one that others have replaced by it. It
+// returns nil if the file is not there any more.
 func (r *root) adopt(path string, f opened, tick uint64) *entry {
 	e := r.newEntry(path, f.head.Object)
 	e.wrote(f.info)
@@ -171,7 +172,7 @@ func (r *root) parentOf(o tier.Object) string {
 
 // anothers is a miss: the layout has one file for two keys, and the other one's object is there.
 func (r *root) anothers(path string) error {
-	return fmt.Errorf("%w: %w: the object in the file %s is another one's", tier.ErrNotFound, errStranger, path)
+	return fmt.Errorf("%w: %w: the object in the file %s is another one's", tier.ErrNotFound, errForeign, path)
 }
 
 // lookFor is look for a key.

@@ -45,9 +45,10 @@ type Options struct {
 	// A shared tree has the bound only if it has a Capacity, which counts the files of others, too; a root
 	// that is only read has none.
 	Capacity int64
-	// Shared is for a tree that other programs write, read and clean up as well. The folder is
-	// searched again and again for their files, a lookup trusts the file and not the index, and an incomplete file younger than
-	// MinAge is taken for one that somebody is writing. On Linux, a file of 1 GiB or more that is nearly all holes is a stranger.
+	// Shared is for a tree that other programs write, read and clean up as well. The folder is searched again
+	// and again for their files, a lookup trusts the file and not the index, and an incomplete file younger
+	// than MinAge is taken for one that somebody is writing. On Linux, a file of 1 GiB or more that is nearly
+	// all holes is foreign.
 	// See docs/decisions.md, "In a tree that others use, a level removes only what is old".
 	Shared bool
 	// MinAge is how long a file stays after it was written or last asked for, by Stat, Get or Promise,
@@ -60,8 +61,8 @@ type Options struct {
 	// that is streamed, by From or To, occupies one until the stream ends. Half as many again are open for
 	// Stat and Promise, which read the head of a file.
 	Workers int
-	// KeepDamaged is how many bytes of damaged files stay in .ringcache/damaged for people to look at, beside Capacity; 0 removes
-	// them at once.
+	// KeepDamaged is how many bytes of damaged files stay in .ringcache/damaged for people to look at, beside
+	// Capacity; 0 removes them at once.
 	KeepDamaged int64
 	// ReadOnly opens a root without lock and without writing anything, beside the process that has it,
 	// or on a medium that can't be written. Put and Delete answer ErrUnavailable.

@@ -13,9 +13,9 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// putCall is one call of Put. Objects get their room in the order of the batch; bytes are written side
-// by side, and each object has its name after its parent. A stream is read when everything in front of it is stored: several
-// streams may be parts of one.
+// putCall is one call of Put. Objects get their room in the order of the batch; bytes are written side by
+// side, and each object has its name after its parent. A stream is read when everything in front of it is
+// stored: several streams may be parts of one.
 type putCall struct {
 	r       *root
 	ctx     context.Context

@@ -16,9 +16,9 @@ import (
 
 // Search is how far the index of a root is.
 type Search struct {
-	Files     int64 // seen by this search so far
-	Strangers int64 // of them, files that are none of the layout's; they are left alone
-	Damaged   int64 // of them, files whose head was damaged, or is not complete yet
+	Files   int64 // seen by this search so far
+	Foreign int64 // of them, files that are none of the layout's; they are left alone
+	Damaged int64 // of them, files whose head was damaged, or is not complete yet
 	// Unreadable are, of them, files and folders that this user may not read.
 	Unreadable int64
 	// Complete is set when a search has seen the whole folder: the index has every object. A tree
@@ -66,7 +66,7 @@ func (r *root) searchOnce() error {
 	r.mu.Lock()
 	r.pass++
 	pass := r.pass
-	r.search.Files, r.search.Strangers, r.search.Damaged, r.search.Unreadable = 0, 0, 0, 0
+	r.search.Files, r.search.Foreign, r.search.Damaged, r.search.Unreadable = 0, 0, 0, 0
 	// Whoever opened a file two searches ago is done with it.
 	r.x.removedBefore, r.x.removed = r.x.removed, map[id]uint64{}
 	var old []*entry
@@ -121,7 +121,7 @@ func (r *root) searchFile(ctx context.Context, p string, mode fs.FileMode) error
 	case mode.IsDir() && !r.layoutHas(p):
 		r.search.Unreadable++
 	case !regular:
-		r.search.Strangers++
+		r.search.Foreign++
 	}
 	r.mu.Unlock()
 	if !regular || e != nil && (!r.o.Shared || e.state != present) {
@@ -164,8 +164,8 @@ func (r *root) searchFile(ctx context.Context, p string, mode fs.FileMode) error
 	case errors.Is(err, fs.ErrPermission):
 		r.locked(func(*index) { r.search.Unreadable++ })
 		return nil
-	case errors.Is(err, errStranger):
-		r.locked(func(*index) { r.search.Strangers++ })
+	case errors.Is(err, errForeign):
+		r.locked(func(*index) { r.search.Foreign++ })
 		return nil
 	case errors.Is(err, tier.ErrNotFound):
 		return nil

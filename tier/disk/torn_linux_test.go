@@ -126,12 +126,12 @@ func TestTornFilesAreFoundBySearch(t *testing.T) {
 	require.NoError(t, os.Truncate(fileOf(t, dir, "cut"), 700))
 	flip(t, fileOf(t, dir, "head"), 50)
 	flip(t, fileOf(t, dir, "bytes"), 500)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "s-space", "README"), []byte("a stranger"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "s-space", "README"), []byte("a foreign file"), 0o600))
 
 	l = ready(t, dir, Options{KeepDamaged: 1 << 20})
 	require.EqualValues(t, 2, l.Usage().Corrupt)
 	require.EqualValues(t, 2, l.Usage().Objects)
-	require.Equal(t, Search{Files: 5, Strangers: 1, Damaged: 2, Complete: true}, l.Indexed())
+	require.Equal(t, Search{Files: 5, Foreign: 1, Damaged: 2, Complete: true}, l.Indexed())
 	mustGet(t, l, "good", 1000)
 	verified := map[string]error{}
 	for v, err := range l.Verify(t.Context()) {
@@ -194,7 +194,7 @@ func TestCutWhileItIsRead(t *testing.T) {
 	requireMiss(t, stat(w.l, "torn"))
 }
 
-// A file at the place of another one is a stranger's: it is not its object, and not ours to remove.
+// A file at the place of another one is another program's: it is not its object, and not ours to remove.
 func TestFileAtAnotherPlace(t *testing.T) {
 	dir := t.TempDir()
 	l := ready(t, dir, Options{})
@@ -243,7 +243,7 @@ func TestOddFiles(t *testing.T) {
 			require.NoError(t, l.Close())
 			l = ready(t, dir, Options{})
 			require.EqualValues(t, 1, l.Usage().Objects)
-			require.EqualValues(t, 6, l.Indexed().Strangers, "two links, a pipe, the target, the folder and its file")
+			require.EqualValues(t, 6, l.Indexed().Foreign, "two links, a pipe, the target, the folder and its file")
 		}
 		for _, name := range []string{"link", "inside", "pipe", "folder"} {
 			_, err := get(l, name)
@@ -313,7 +313,8 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// A folder that is a link is not followed, not even inside the root: by the kernel's call for it, nor where there is none.
+// A folder that is a link is not followed, not even inside the root: by the kernel's call for it, nor where
+// there is none.
 func TestLinkedFolder(t *testing.T) {
 	dir := t.TempDir()
 	l := ready(t, dir, Options{})
@@ -327,7 +328,7 @@ func TestLinkedFolder(t *testing.T) {
 		path, err := Native{}.Path(keyOf("a"))
 		require.NoError(t, err)
 		_, err = open(path)
-		require.ErrorIs(t, err, errStranger, name)
+		require.ErrorIs(t, err, errForeign, name)
 		path, err = Native{}.Path(keyOf("b"))
 		require.NoError(t, err)
 		file, err := open(path)

@@ -88,10 +88,10 @@ func (r *root) verifyFile(ctx context.Context, p string, mode fs.FileMode) (v Ve
 			v.Err = fmt.Errorf("%w: %w", tier.ErrCorrupt, v.Err)
 		}
 		return v, errors.Is(v.Err, tier.ErrCorrupt) || !errors.Is(v.Err, tier.ErrNotFound)
-	case errors.Is(err, errStranger) && !r.layoutHas(p):
+	case errors.Is(err, errForeign) && !r.layoutHas(p):
 		v.Err = ErrPath
 		return v, true
-	case errors.Is(err, errStranger):
+	case errors.Is(err, errForeign):
 		v.Err = fmt.Errorf("%w: %v", fs.ErrInvalid, err)
 		return v, true
 	case errors.Is(err, tier.ErrNotFound), errors.Is(err, errChanged), ctx.Err() != nil:

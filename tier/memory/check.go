@@ -59,7 +59,9 @@ func (l *Level) checkLeases() error {
 		default:
 			untils++
 		}
-		if x.in != want || x.expired && !x.ended && len(x.reserved) == 0 || (x.expired && len(x.pinned) > 0) && !x.inSweeps {
+		empty := x.expired && !x.ended && len(x.reserved) == 0
+		forgotten := x.expired && len(x.pinned) > 0 && !x.inSweeps
+		if x.in != want || empty || forgotten {
 			bad("lease %q ends at %v, expired: %v, with %d pins and %d reservations", id, x.until, x.expired, len(x.pinned), len(x.reserved))
 		}
 	}
@@ -68,7 +70,8 @@ func (l *Level) checkLeases() error {
 		bad("%d leases and %d free records of %d, %d objects and %d of %d; %d and %d leases wait for their time, counted were %d and %d",
 			open, free, o.Leases, items, freeItems, o.Items, len(l.untils), len(l.writes), untils, writes)
 	}
-	if !maps.Equal(charged.holders, l.leased.holders) || charged.bytes != l.leased.bytes || charged.pins != l.leased.pins {
+	same := charged.bytes == l.leased.bytes && charged.pins == l.leased.pins
+	if !same || !maps.Equal(charged.holders, l.leased.holders) {
 		bad("leases with an account have %+v, counted were %+v", charged, l.leased)
 	}
 	for _, h := range l.store.Holders() {

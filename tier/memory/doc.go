@@ -16,11 +16,11 @@
 //
 // A lease is open until its time passes or Expire is called. Then it has expired: it loses its pins, and
 // takes no new ones. Without reservations it ends at once, and otherwise with the last of them,
-// tier.WriteTime after its time at the latest; SetUntil opens it again before that end. Release ends it at any time. Its
-// record goes first, in one step for the next process; what a large lease has goes in slices of 64
-// objects, between which other calls have the level. Each call looks whether the time of a lease has
-// passed, and lets go of at most a slice; a goroutine that is there only for that does the rest. A lease
-// that has expired, or ended, answers so from the first moment on.
+// tier.WriteTime after its time at the latest; SetUntil opens it again before that end. Release ends it at
+// any time. Its record goes first, in one step for the next process; what a large lease has goes in slices of
+// 64 objects, between which other calls have the level. Each call looks whether the time of a lease has
+// passed, and lets go of at most a slice; a goroutine that is there only for that does the rest. A lease that
+// has expired, or ended, answers so from the first moment on.
 //
 // # Room
 //
@@ -37,8 +37,8 @@
 //
 // # Concurrency
 //
-// Bytes are copied outside of all locks. One process at a time has a segment's level; any number may map the segment. [Look]
-// reads the objects of a segment beside that process, for tools.
+// Bytes are copied outside of all locks. One process at a time has a segment's level; any number may map the
+// segment. [Look] reads the objects of a segment beside that process, for tools.
 //
 // See docs/decisions.md, "A lease keeps its reservations ten minutes past its time".
 // See docs/decisions.md, "A damaged table of leases costs ten minutes without writes".

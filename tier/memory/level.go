@@ -73,8 +73,8 @@ func (l *Level) Segment() tier.Segment {
 	}
 }
 
-// Prepare maps the pages of the segment, or places them, see package shmring/memory. It may take seconds, and the level can
-// be used meanwhile.
+// Prepare maps the pages of the segment, or places them, see package shmring/memory. It may take seconds, and
+// the level can be used meanwhile.
 func (l *Level) Prepare(ctx context.Context, o memory.Options) (memory.Report, error) {
 	if err := l.enter(); err != nil {
 		return memory.Report{}, err
@@ -105,8 +105,8 @@ func (l *Level) enter() error {
 // are another's from now on.
 func (l *Level) Close() error { return l.end(func() error { return l.store.Yield() }) }
 
-// Remove closes the level, and removes the segment with everything in it, whoever has leases. Clients that have it mapped
-// keep their mappings. After Close it does nothing: the segment may be another level's.
+// Remove closes the level, and removes the segment with everything in it, whoever has leases. Clients that
+// have it mapped keep their mappings. After Close it does nothing: the segment may be another level's.
 func (l *Level) Remove() error {
 	return l.end(func() error { return errors.Join(l.seg.Unlink(), l.store.Abandon()) })
 }

@@ -19,10 +19,11 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Open opens the level of a segment. It takes over what a process left that was killed, or closed its level, and
-// makes a new segment if there is none. The errors are segment.ErrOwned if the process lives, segment.ErrSize if the segment has
-// another size, segment.ErrForeign and fs.ErrInvalid if it is something else, segment.ErrNoSpace, and those of
-// segment.Adopt and segment.Create. After an error everything is as before.
+// Open opens the level of a segment. It takes over what a process left that was killed, or closed its level,
+// and makes a new segment if there is none. The errors are segment.ErrOwned if the process lives,
+// segment.ErrSize if the segment has another size, segment.ErrForeign and fs.ErrInvalid if it is something
+// else, segment.ErrNoSpace, and those of segment.Adopt and segment.Create. After an error everything is as
+// before.
 func Open(o Options) (*Level, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -8,9 +8,9 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// uncounted is the owner of payloads whose reads nobody counts. Payloads with an owner have the description of an
-// object in front of their bytes, which this level needs: the checksum covers the description and what is in front of it in full, and takes
-// samples of what is behind.
+// uncounted is the owner of payloads whose reads nobody counts. Payloads with an owner have the description
+// of an object in front of their bytes, which this level needs: the checksum covers the description and what
+// is in front of it in full, and takes samples of what is behind.
 // See docs/decisions.md, "A memory level has the description of an object in front of its bytes".
 type uncounted struct{}
 

@@ -72,8 +72,8 @@ func (l *Level) newNode(addr string, resolve func(context.Context) (string, erro
 		DialerRetries:         1,
 		MaxRetries:            -1,
 
-		// Calls wait at the level for their turn, not in the pool. A call that removes damage needs two connections; some are
-		// for the breaker and for the client's own questions about a cluster.
+		// Calls wait at the level for their turn, not in the pool. A call that removes damage needs two
+		// connections; some are for the breaker and for the client's own questions about a cluster.
 		PoolSize:         2*s.Connections + 4,
 		PoolTimeout:      time.Hour,
 		PipelinePoolSize: -1,
@@ -93,8 +93,8 @@ const reloadPause = 200 * time.Millisecond
 // connBuffer is what a connection has to read and to write ahead. Longer values are read straight into their place.
 const connBuffer = 64 << 10
 
-// askSentinels returns the address of the master. The Sentinels are asked one after the other, each for its share of the
-// time. It is asked anew for each connection, since connections end when the master changes.
+// askSentinels returns the address of the master. The Sentinels are asked one after the other, each for its
+// share of the time. It is asked anew for each connection, since connections end when the master changes.
 func askSentinels(ctx context.Context, s *settings) (string, error) {
 	failures := make([]error, 0, len(s.addrs))
 	for _, addr := range s.addrs {

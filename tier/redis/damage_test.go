@@ -266,7 +266,7 @@ func FuzzParse(f *testing.F) {
 						t.Fatalf("%x is not %x", again, head)
 					}
 				}
-			case !errors.Is(err, errMissing) && !errors.As(err, new(errDamaged)) && !errors.As(err, new(errStranger)):
+			case !errors.Is(err, errMissing) && !errors.As(err, new(errDamaged)) && !errors.As(err, new(errForeign)):
 				t.Fatal(err)
 			}
 		}

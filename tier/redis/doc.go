@@ -7,23 +7,25 @@
 //
 // # The server
 //
-// The server decides what goes: give it maxmemory, and maxmemory-policy allkeys-lru or allkeys-lfu. With noeviction, which is
-// the default, a full server answers tier.ErrFull. Objects have no order among the server's keys, so a parent may go before
-// its children. Redis counts a look at an object's description as a use, so Stat does, too.
+// The server decides what goes: give it maxmemory, and maxmemory-policy allkeys-lru or allkeys-lfu. With
+// noeviction, which is the default, a full server answers tier.ErrFull. Objects have no order among the
+// server's keys, so a parent may go before its children. Redis counts a look at an object's description as a
+// use, so Stat does, too.
 //
-// The level needs GET, GETRANGE, STRLEN, SET, UNLINK, EXISTS, SCAN, WATCH, UNWATCH, MULTI, EXEC and PING, in a cluster CLUSTER SLOTS and
-// ASKING, and of a Sentinel SENTINEL GET-MASTER-ADDR-BY-NAME. As an ACL: on >PASSWORD ~ringcache:* +@read +@write +@transaction
-// +@connection +cluster|slots.
+// The level needs GET, GETRANGE, STRLEN, SET, UNLINK, EXISTS, SCAN, WATCH, UNWATCH, MULTI, EXEC and PING, in
+// a cluster CLUSTER SLOTS and ASKING, and of a Sentinel SENTINEL GET-MASTER-ADDR-BY-NAME. As an ACL: on
+// >PASSWORD ~ringcache:* +@read +@write +@transaction +@connection +cluster|slots.
 //
 // # Failures
 //
-// Every round trip has a time limit. A server that misses it, or whose connection breaks twice, is left alone: all calls
-// answer tier.ErrUnavailable at once, while one goroutine asks it now and then. In a cluster that holds for each
-// server by itself. A call may end after its context by no more than the time limit.
+// Every round trip has a time limit. A server that misses it, or whose connection breaks twice, is left
+// alone: all calls answer tier.ErrUnavailable at once, while one goroutine asks it now and then. In a cluster
+// that holds for each server by itself. A call may end after its context by no more than the time limit.
 //
-// A value that isn't what was put is a miss and tier.ErrCorrupt, and Stat, Get and Put remove it, unless somebody
-// has replaced it meanwhile. LMCache's layouts have no prefix and no mark, so that they look at the keys of everybody who uses
-// the server: there a value that may be another program's is a miss, and stays. List removes nothing.
+// A value that isn't what was put is a miss and tier.ErrCorrupt, and Stat, Get and Put remove it, unless
+// somebody has replaced it meanwhile. LMCache's layouts have no prefix and no mark, so that they look at the
+// keys of everybody who uses the server: there a value that may be another program's is a miss, and stays.
+// List removes nothing.
 //
 // A server is not trusted with the memory or the life of the process. What it announces is checked against
 // what it was asked for before anything is allocated: the length of a string, the elements and the nesting of
@@ -33,8 +35,8 @@
 // an object that the server describes, of at most 512 MiB, is made when the object is read: by Into, which
 // can refuse it, or within Options.MaxBytesInFlight.
 //
-// The client is github.com/redis/go-redis/v9. This package gives it connections that report their own failures, so that it
-// has nothing to log, and that check what comes; its process-wide logger stays as it is.
+// The client is github.com/redis/go-redis/v9. This package gives it connections that report their own
+// failures, so that it has nothing to log, and that check what comes; its process-wide logger stays as it is.
 //
 // See docs/decisions.md, "Redis is spoken by go-redis, over guarded connections of our own".
 package redis

@@ -16,14 +16,14 @@ import (
 const (
 	// streamPart is what a Get with To reads at a time, and what it keeps in memory, if the bytes have a checksum.
 	streamPart = 4 << 20
-	// pipelineBytes is about the most that one pipeline moves. Many small objects share a round trip; large ones are faster
-	// alone, since what the server keeps ready beyond its caches is read from memory again.
+	// pipelineBytes is about the most that one pipeline moves. Many small objects share a round trip; large
+	// ones are faster alone, since what the server keeps ready beyond its caches is read from memory again.
 	pipelineBytes = 4 << 20
 )
 
-// Get reads objects. The bytes go from the connection straight into their place, but for those of small objects. Objects of layouts
-// without a checksum are read at once, also for To: in parts they could be of two values. They are copied into the memory of Into, for
-// which the level has as many bytes of its own.
+// Get reads objects. The bytes go from the connection straight into their place, but for those of small
+// objects. Objects of layouts without a checksum are read at once, also for To: in parts they could be of two
+// values. They are copied into the memory of Into, for which the level has as many bytes of its own.
 func (l *Level) Get(ctx context.Context, gets []tier.Get) {
 	done, err := l.pieces(ctx, len(gets), func(from, to int) { l.getPiece(ctx, gets[from:to]) })
 	for i := done; i < len(gets); i++ {

@@ -22,10 +22,10 @@ type Layout interface {
 	// probe is how many bytes of a head are read at first, to describe an object or to get it.
 	probe(get bool) int
 	// shared reports whether values of others can't be told from objects by a mark of their own, so that a value of
-	// another type is a stranger and no damage.
+	// another type is foreign and no damage.
 	shared() bool
 	// parse describes an object by the beginning of its head, and by the length of its body. It returns
-	// errMissing, errDamaged, errStranger, or an errLonger.
+	// errMissing, errDamaged, errForeign, or an errLonger.
 	parse(k tier.Key, head []byte, body int64) (entry, error)
 	// accept refuses objects that the layout can't keep, with fs.ErrInvalid or tier.ErrTooLarge.
 	accept(o tier.Object) error
@@ -57,18 +57,18 @@ func (e errDamaged) Error() string { return e.reason }
 
 func damaged(format string, args ...any) error { return errDamaged{fmt.Sprintf(format, args...)} }
 
-// errStranger is a value that the layout does not write: perhaps that of another program. It is a miss, and stays.
-type errStranger struct{ reason string }
+// errForeign is a value that the layout does not write: perhaps that of another program. It is a miss, and stays.
+type errForeign struct{ reason string }
 
-func (e errStranger) Error() string { return e.reason }
+func (e errForeign) Error() string { return e.reason }
 
-func stranger(format string, args ...any) error { return errStranger{fmt.Sprintf(format, args...)} }
+func foreign(format string, args ...any) error { return errForeign{fmt.Sprintf(format, args...)} }
 
 // notOurs returns what a value is that can't be an object: another program's where values of others can't be
 // told from objects, and damage where they can.
 func notOurs(l Layout, reason string) error {
 	if l.shared() {
-		return errStranger{reason}
+		return errForeign{reason}
 	}
 	return errDamaged{reason}
 }

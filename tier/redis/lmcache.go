@@ -10,16 +10,19 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// LMCache is the layout of LMCache's Redis connector (lmcache 0.5.6): the bytes of an object under its name and
-// kv_bytes, and its RemoteMetadata under its name and metadata. The name is LMCache's key text. The note of an object is its
-// RemoteMetadata, 28 bytes for one group of tensors and 20 more for each further one, whose first number is the size.
+// LMCache is the layout of LMCache's Redis connector (lmcache 0.5.6): the bytes of an object under its name
+// and kv_bytes, and its RemoteMetadata under its name and metadata. The name is LMCache's key text. The note
+// of an object is its RemoteMetadata, 28 bytes for one group of tensors and 20 more for each further one,
+// whose first number is the size.
 //
-// Parent, tenant and cost of an object are not kept, and its bytes have no checksum: what the server returns is right if its length
-// is. Bytes are written before metadata. Metadata whose bytes are gone, or have another length, are a miss, and are removed by Stat, Get
-// and Put. Bytes without metadata are not looked at: somebody may be about to write the metadata.
+// Parent, tenant and cost of an object are not kept, and its bytes have no checksum: what the server returns
+// is right if its length is. Bytes are written before metadata. Metadata whose bytes are gone, or have
+// another length, are a miss, and are removed by Stat, Get and Put. Bytes without metadata are not looked at:
+// somebody may be about to write the metadata.
 //
-// Keys of other programs may end as LMCache's do. What is no RemoteMetadata in all of its numbers, or is no bytes, is a miss and stays,
-// unless an object of that name is put, as LMCache itself would write over it, or deleted.
+// Keys of other programs may end as LMCache's do. What is no RemoteMetadata in all of its numbers, or is no
+// bytes, is a miss and stays, unless an object of that name is put, as LMCache itself would write over it, or
+// deleted.
 type LMCache struct {
 	// Space is the space of all objects of the level. Put refuses objects of others, and no others are found.
 	Space string
@@ -88,11 +91,11 @@ func (LMCache) parse(k tier.Key, head []byte, body int64) (entry, error) {
 		return entry{}, errMissing
 	}
 	if err := remotemetadata.CheckStrictly(head); err != nil {
-		return entry{}, stranger("metadata: %v", err)
+		return entry{}, foreign("metadata: %v", err)
 	}
 	size := remotemetadata.Length(head)
 	if size == 0 {
-		return entry{}, stranger("the metadata are of 0 bytes, which LMCache does not keep")
+		return entry{}, foreign("the metadata are of 0 bytes, which LMCache does not keep")
 	}
 	if body == 0 || size != body {
 		return entry{}, damaged("the metadata are of %d bytes, and %d are there", size, body)

@@ -26,12 +26,12 @@ type looked struct {
 	entry entry
 	// head is the beginning of the head's value, in memory of the lookup.
 	head []byte
-	// err is nil, errMissing, an errDamaged, an errStranger, or an error for the caller.
+	// err is nil, errMissing, an errDamaged, an errForeign, or an error for the caller.
 	err error
 }
 
-// inline returns the bytes of the object that were read with its head. Without a checksum they are all or none, since nothing shows
-// that what was read in two steps is of one value.
+// inline returns the bytes of the object that were read with its head. Without a checksum they are all or
+// none, since nothing shows that what was read in two steps is of one value.
 func (k *looked) inline() []byte {
 	if k.keys.head != k.keys.body || int64(len(k.head)) <= k.entry.offset {
 		return nil
@@ -130,15 +130,15 @@ func (l *Level) lookLonger(ctx context.Context, wanted []tier.Key, found []looke
 	}
 }
 
-// getWhole reads a value of so many bytes into memory that has room for overhang bytes more, which a longer value reaches: the length and
-// the bytes are of one value, and no other command is needed to learn that. Only layouts without a checksum need it, in which the bytes begin
-// at 0.
+// getWhole reads a value of so many bytes into memory that has room for overhang bytes more, which a longer
+// value reaches: the length and the bytes are of one value, and no other command is needed to learn that.
+// Only layouts without a checksum need it, in which the bytes begin at 0.
 func getWhole(ctx context.Context, key string, into []byte, size int64) *goredis.ZeroCopyStringCmd {
 	return goredis.NewZeroCopyStringCmd(ctx, into, "getrange", key, 0, size)
 }
 
-// overhang is one byte of a longer value and one that makes room for the end of the server's answer, which the client then reads
-// together with the bytes.
+// overhang is one byte of a longer value and one that makes room for the end of the server's answer, which
+// the client then reads together with the bytes.
 const overhang = 2
 
 // getRange reads a value from an offset on, straight into memory: as much as there is room for.

@@ -13,8 +13,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Put stores objects. What the server has already is not sent. An object of Bytes is copied once, behind its head, and one
-// of From is read into memory first.
+// Put stores objects. What the server has already is not sent. An object of Bytes is copied once, behind its
+// head, and one of From is read into memory first.
 //
 // What another call of this level is storing is tier.ErrPending; of what another process is storing the first is kept.
 //
@@ -54,8 +54,8 @@ func (l *Level) putPiece(ctx context.Context, puts []tier.Put) {
 	}
 }
 
-// writeAll sends objects, in several pipelines. A reader, which may take its time, has one of its own, and what is in front of
-// it has been sent. It returns what write returns.
+// writeAll sends objects, in several pipelines. A reader, which may take its time, has one of its own, and
+// what is in front of it has been sent. It returns what write returns.
 func (l *Level) writeAll(ctx context.Context, writes []*writing) (again []*writing) {
 	for len(writes) > 0 {
 		n, bytes := 0, int64(0)
@@ -85,7 +85,8 @@ func (l *Level) acceptable(p *tier.Put) error {
 	return nil
 }
 
-// absent returns the writes of what the server does not have. What is damaged goes, and what is another program's is written over.
+// absent returns the writes of what the server does not have. What is damaged goes, and what is another
+// program's is written over.
 func (l *Level) absent(ctx context.Context, writes []*writing) (absent []*writing) {
 	wanted := make([]tier.Key, len(writes))
 	for i, w := range writes {
@@ -101,7 +102,7 @@ func (l *Level) absent(ctx context.Context, writes []*writing) (absent []*writin
 		case errors.As(err, new(errDamaged)):
 			_ = l.miss(ctx, w.put.Object.Key, &found[i])
 			absent = append(absent, w)
-		case errors.As(err, new(errStranger)):
+		case errors.As(err, new(errForeign)):
 			w.over = true
 			absent = append(absent, w)
 		default:
@@ -162,9 +163,9 @@ func (l *Level) write(ctx context.Context, writes []*writing, bytes int64) (agai
 	return again
 }
 
-// withdraw removes the bytes of an object whose head the server refused, as with OOM, so that they don't take room. After any other
-// error, such as a time limit, the server may have the head, and another writer or a reader the whole object. A head that is there
-// is another writer's.
+// withdraw removes the bytes of an object whose head the server refused, as with OOM, so that they don't take
+// room. After any other error, such as a time limit, the server may have the head, and another writer or a
+// reader the whole object. A head that is there is another writer's.
 func (l *Level) withdraw(ctx context.Context, w *writing, err error) {
 	if !errors.As(err, new(goredis.Error)) {
 		return

@@ -11,9 +11,10 @@ import (
 // RESP is the layout of LMCache's native RESP client and of its RESP adapter (lmcache 0.5.6): the bytes of an object
 // under its name, which is LMCache's key text, and nothing else.
 //
-// Parent, tenant, cost and note of an object are not kept, and its bytes have no checksum. Every value of a server could be an
-// object, so none is damaged: what is no bytes, or has another size than Size, is a miss and stays, unless an object of that name is
-// put, as LMCache itself would write over it, or deleted. Without Size, List returns the strings of other programs, too.
+// Parent, tenant, cost and note of an object are not kept, and its bytes have no checksum. Every value of a
+// server could be an object, so none is damaged: what is no bytes, or has another size than Size, is a miss
+// and stays, unless an object of that name is put, as LMCache itself would write over it, or deleted. Without
+// Size, List returns the strings of other programs, too.
 type RESP struct {
 	// Space is the space of all objects of the level. Put refuses objects of others, and no others are found.
 	Space string
@@ -74,7 +75,7 @@ func (r RESP) parse(k tier.Key, _ []byte, body int64) (entry, error) {
 	case body == 0:
 		return entry{}, errMissing
 	case r.Size != 0 && body != r.Size:
-		return entry{}, stranger("the value has %d bytes, all others %d", body, r.Size)
+		return entry{}, foreign("the value has %d bytes, all others %d", body, r.Size)
 	}
 	return entry{object: tier.Object{Key: k, Size: body}}, nil
 }

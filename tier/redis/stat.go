@@ -49,7 +49,7 @@ func (l *Level) leave(_ context.Context, k tier.Key, f *looked) error {
 		return isPending(k)
 	case errors.Is(f.err, errMissing), errors.As(f.err, new(errDamaged)):
 		return missing(k)
-	case errors.As(f.err, new(errStranger)):
+	case errors.As(f.err, new(errForeign)):
 		return fmt.Errorf("tier/redis: object %v: another program's value: %w: %w", k, f.err, tier.ErrNotFound)
 	}
 	return f.err

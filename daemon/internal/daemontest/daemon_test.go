@@ -29,8 +29,8 @@ import (
 	"github.com/ringcache/ringcache/tier/memory"
 )
 
-// daemonRole is a process with a server over a segment and, if wanted, a folder. It prints a line for each thing that it has done, and
-// answers each line that it reads; at the end of its input it ends in peace.
+// daemonRole is a process with a server over a segment and, if wanted, a folder. It prints a line for each
+// thing that it has done, and answers each line that it reads; at the end of its input it ends in peace.
 type daemonRole struct {
 	Dir    string // of the segment, the socket and the folder
 	Size   int64

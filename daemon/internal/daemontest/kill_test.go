@@ -26,8 +26,9 @@ var (
 	killSeed  = flag.Uint64("kills.seed", 0, "seed of TestKills; 0 makes one up")
 )
 
-// TestKills kills daemons under load, at any moment and at every failpoint, and clients, too. No client ever sees a wrong byte or loses what it
-// was promised; when all clients are gone nothing is left of them; and what was committed is there.
+// TestKills kills daemons under load, at any moment and at every failpoint, and clients, too. No client ever
+// sees a wrong byte or loses what it was promised; when all clients are gone nothing is left of them; and
+// what was committed is there.
 func TestKills(t *testing.T) {
 	seed := *killSeed
 	for seed == 0 {
@@ -284,8 +285,8 @@ func (k *killing) check(p *process) {
 	}
 }
 
-// end kills all clients while no daemon is there: the next one ends what they had. Then others come, and are killed while it is
-// there.
+// end kills all clients while no daemon is there: the next one ends what they had. Then others come, and are
+// killed while it is there.
 func (k *killing) end() {
 	t := k.t
 	k.crowd.killAll()

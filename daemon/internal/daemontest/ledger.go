@@ -58,8 +58,8 @@ type Checked struct {
 	Gone    []int // objects that are not there
 }
 
-// Check pins all that was promised of a space, and verifies every byte. The error is that of the connection, or a *WrongError
-// about what must not be.
+// Check pins all that was promised of a space, and verifies every byte. The error is that of the connection,
+// or a *WrongError about what must not be.
 func (l *Ledger) Check(ctx context.Context, c *client.Client, m *client.Mapping, space string) (r Checked, err error) {
 	const lease, some = "check of the ledger", 50
 	for batch := range slices.Chunk(l.Promised(space), some) {

@@ -23,8 +23,9 @@ type LieOptions struct {
 	Seed     uint64
 }
 
-// Lie sends requests that are wrong, mutated, cut off, announced and never sent, too many, or whose answers nobody reads. It returns how many of which kind were
-// answered, or sent where no answer is wanted. The error is about an answer that did not come, or was none.
+// Lie sends requests that are wrong, mutated, cut off, announced and never sent, too many, or whose answers
+// nobody reads. It returns how many of which kind were answered, or sent where no answer is wanted. The error
+// is about an answer that did not come, or was none.
 func Lie(ctx context.Context, o LieOptions) (map[string]int, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -119,8 +120,8 @@ func (l *liar) hello() *wire.Request {
 	return &wire.Request{ID: 1, Op: wire.Hello, Version: wire.Version, Session: fmt.Sprintf("liar-%d-%d", l.o.Seed, l.rng.IntN(20)), Client: "liar"}
 }
 
-// talk sends frames on a connection of its own, and reads what comes until the daemon closes it. It returns how many answers that are,
-// but for the one to hello, and at least 1.
+// talk sends frames on a connection of its own, and reads what comes until the daemon closes it. It returns
+// how many answers that are, but for the one to hello, and at least 1.
 func (l *liar) talk(frames [][]byte) (answered int, err error) {
 	return l.talkTo(frames, func(*wire.Reply) error { return nil })
 }

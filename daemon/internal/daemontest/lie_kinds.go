@@ -176,7 +176,8 @@ func (l *liar) hoard() (int, error) {
 	}))
 }
 
-// steal wants another process's session, which must be refused; speaks other versions; and speaks before it has said hello.
+// steal wants another process's session, which must be refused; speaks other versions; and speaks before it
+// has said hello.
 func (l *liar) steal() (int, error) {
 	q := l.hello()
 	switch l.rng.IntN(4) {

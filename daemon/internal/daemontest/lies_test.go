@@ -27,13 +27,13 @@ var (
 
 const (
 	liarProcesses = 2
-	// lieMemory is what the daemon may take for itself: its connections can fill their buffers for requests, which are 128 MiB here,
-	// and those for replies.
+	// lieMemory is what the daemon may take for itself: its connections can fill their buffers for requests,
+	// which are 128 MiB here, and those for replies.
 	lieMemory = 512 << 20
 )
 
-// TestLies lets processes lie to a daemon. Honest clients beside them see right answers and keep what they have, and what the daemon
-// takes is bounded, and is as before when the liars are gone.
+// TestLies lets processes lie to a daemon. Honest clients beside them see right answers and keep what they
+// have, and what the daemon takes is bounded, and is as before when the liars are gone.
 func TestLies(t *testing.T) {
 	seed := *lieSeed
 	for seed == 0 {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// patience is how long anything may take before it counts as a hang: a daemon that starts again on a busy machine needs a while.
+// patience is how long anything may take before it counts as a hang: a daemon that starts again on a busy
+// machine needs a while.
 const patience = 3 * time.Minute
 
 // LoadOptions say what sessions do.
@@ -25,10 +26,11 @@ type LoadOptions struct {
 	Seed     uint64
 	// MayFull says that the daemon has little room: full is an answer, and objects may be gone.
 	MayFull bool
-	// MayLapse says that a daemon that was started again does not wait for clients: pins may be gone then, and reservations may not.
+	// MayLapse says that a daemon that was started again does not wait for clients: pins may be gone then,
+	// and reservations may not.
 	MayLapse bool
-	// Done is called after each step, by the session's goroutine, with the numbers of the objects of a space that the daemon has said
-	// are committed.
+	// Done is called after each step, by the session's goroutine, with the numbers of the objects of a space
+	// that the daemon has said are committed.
 	Done func(space string, committed []int)
 	// At, if not nil, is called in the midst of steps, with what was just done: for tests that end the process there.
 	At func(stage string)
@@ -36,8 +38,8 @@ type LoadOptions struct {
 	Count func(what string, n int)
 }
 
-// Load runs sessions until ctx ends or one of them sees what must not be, which is the error. Their leases stay open: they
-// end with the process.
+// Load runs sessions until ctx ends or one of them sees what must not be, which is the error. Their leases
+// stay open: they end with the process.
 func Load(ctx context.Context, o LoadOptions) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

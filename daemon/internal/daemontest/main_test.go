@@ -66,7 +66,8 @@ func child(t *testing.T, r role, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts a command. The kernel ends a child with the thread that started it, so one thread starts all and never ends.
+// start starts a command. The kernel ends a child with the thread that started it, so one thread starts all
+// and never ends.
 func start(cmd *exec.Cmd) error {
 	startThread()
 	result := make(chan error)

@@ -1,8 +1,8 @@
 // Package process identifies the process at the other end of a unix socket, and notices when it is dead.
 //
-// A number of a process is used again after its death, so a process is identified by its number and the time of its
-// start, and watched through a pidfd, which is of one process for ever. The peer of a connection is the process that connected: a
-// child that inherits the connection speaks for its parent, and is not watched.
+// A number of a process is used again after its death, so a process is identified by its number and the time
+// of its start, and watched through a pidfd, which is of one process for ever. The peer of a connection is
+// the process that connected: a child that inherits the connection speaks for its parent, and is not watched.
 //
 // See docs/decisions.md, "Sessions belong to processes, by number, start and namespace".
 package process
@@ -103,8 +103,8 @@ func (p *Process) Compare(q *Process) Relation {
 	return Unclear
 }
 
-// Wait waits until the process is dead, and returns true; or until Close, and returns false. That it does at once if the process
-// can't be watched.
+// Wait waits until the process is dead, and returns true; or until Close, and returns false. That it does at
+// once if the process can't be watched.
 func (p *Process) Wait() bool { return p.fd != nil && p.wait() }
 
 // Close ends the watch. Closing twice is fine.

@@ -1,6 +1,7 @@
-// Command volume writes many bytes through levels of package tier that have room for few, and watches what they take: bytes of
-// each level, files, memory of the process, descriptors. It prints one line, and ends with status 1 if anything was above its
-// budget, if an object was not what was put, or if something was left behind.
+// Command volume writes many bytes through levels of package tier that have room for few, and watches what
+// they take: bytes of each level, files, memory of the process, descriptors. It prints one line, and ends
+// with status 1 if anything was above its budget, if an object was not what was put, or if something was left
+// behind.
 //
 //	go run ./tier/internal/volume               # 10 GiB through a level of 1 GiB of package tier/memory
 //	go run ./tier/internal/volume --disk-gib 3  # through a store with a level on disk below it

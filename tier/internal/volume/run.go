@@ -29,7 +29,8 @@ const (
 	space = "volume"
 	// chain is how many objects have the one before as their parent, until the next has none.
 	chain = 8
-	// privateBudget is what the process may have for itself, besides the buffers of its writers: the levels' books, and Go's.
+	// privateBudget is what the process may have for itself, besides the buffers of its writers: the levels'
+	// books, and Go's.
 	privateBudget = 256 * mib
 	// inFlight is the most bytes that a store moves at a time.
 	inFlight = 128 * mib
@@ -186,8 +187,8 @@ func key(writer, n int) tier.Key {
 	return tier.Key{Space: space, Name: fmt.Sprintf("object-%d-%d", writer, n)}
 }
 
-// content returns the bytes of an object: a part of random ones that begins elsewhere for each object, so that neither all
-// nor a part of another one looks the same.
+// content returns the bytes of an object: a part of random ones that begins elsewhere for each object, so
+// that neither all nor a part of another one looks the same.
 func (w *work) content(writer, n, size int) []byte {
 	at := uint64(writer<<32|n) * 0x9E3779B97F4A7C15 >> 40 & (shift - 1)
 	return w.random[at:][:size]
