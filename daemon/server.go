@@ -245,7 +245,7 @@ func (s *Server) Leases() []wire.Lease {
 	return out
 }
 
-// text returns what can be sent: strangers' leases may have any bytes.
+// text returns what can be sent: leases that no daemon made may have any bytes.
 func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 // maxListed bounds a reply: a lease takes at most 450 bytes of it.

@@ -23,9 +23,9 @@ type CacheResult struct {
 	Uncached bool
 }
 
-// Flights is a cache in which one client makes an item and all others get that one, until it is forgotten. Each key
+// SingleFlight is a cache in which one client makes an item and all others get that one, until it is forgotten. Each key
 // is judged by itself. evicts: items may go at any time by themselves.
-func Flights(evicts bool) porcupine.Model {
+func SingleFlight(evicts bool) porcupine.Model {
 	return porcupine.Model{
 		Partition: byKey(func(call any) (string, bool) { return call.(CacheCall).Key, call.(CacheCall).Clear }),
 		Init:      func() any { return uint64(0) },

@@ -24,11 +24,11 @@ const itemBytes = 400
 // the engine of a mirrored cache always has what it is not sent.
 func TestCachesAreLinearizable(t *testing.T) {
 	for _, s := range []system{
-		{"processor_only", []porcupine.Model{linear.Flights(false)}, cache("processor_only", 1<<20, true)},
-		{"processor_only that evicts", []porcupine.Model{linear.Flights(true)}, cache("processor_only", 900, true)},
-		{"shm", []porcupine.Model{linear.Flights(false)}, cache("shm", 1<<20, true)},
-		{"shm that evicts", []porcupine.Model{linear.Flights(true)}, cache("shm", 4096, true)},
-		{"lru", []porcupine.Model{linear.LRU(100), linear.Flights(false)}, cache("lru", 1<<20, false)},
+		{"processor_only", []porcupine.Model{linear.SingleFlight(false)}, cache("processor_only", 1<<20, true)},
+		{"processor_only that evicts", []porcupine.Model{linear.SingleFlight(true)}, cache("processor_only", 900, true)},
+		{"shm", []porcupine.Model{linear.SingleFlight(false)}, cache("shm", 1<<20, true)},
+		{"shm that evicts", []porcupine.Model{linear.SingleFlight(true)}, cache("shm", 4096, true)},
+		{"lru", []porcupine.Model{linear.LRU(100), linear.SingleFlight(false)}, cache("lru", 1<<20, false)},
 		{"lru that evicts", []porcupine.Model{linear.LRU(2)}, cache("lru", 1000, false)},
 	} {
 		t.Run(s.name, func(t *testing.T) { s.test(t) })

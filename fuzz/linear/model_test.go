@@ -85,11 +85,11 @@ func TestModels(t *testing.T) {
 		{"full while it is empty", alloc, false, []did{{0, 1, a(10), linear.AllocatorResult{Full: true}}}},
 		{"full", alloc, true, []did{{0, 1, a(90), at(6, 0)}, {2, 3, a(20), linear.AllocatorResult{Full: true}}}},
 
-		{"one makes it, others get it", linear.Flights(false), true, []did{{0, 9, ask("k"), made(1)}, {1, 8, ask("k"), had(1)}, {2, 7, ask("k"), had(1)}}},
-		{"two make it", linear.Flights(false), false, []did{{0, 9, ask("k"), made(1)}, {1, 8, ask("k"), made(2)}}},
-		{"two make it, since it was forgotten", linear.Flights(false), true, []did{{0, 9, ask("k"), made(1)}, {1, 8, ask("k"), made(2)}, {2, 3, linear.CacheCall{Key: "k", Forget: true}, had(0)}}},
-		{"cleared, of all keys", linear.Flights(false), true, []did{{0, 1, ask("k"), made(1)}, {2, 3, linear.CacheCall{Clear: true}, had(0)}, {4, 5, ask("k"), made(2)}}},
-		{"got before it was made", linear.Flights(true), false, []did{{0, 1, ask("k"), had(1)}, {2, 3, ask("k"), made(1)}}},
+		{"one makes it, others get it", linear.SingleFlight(false), true, []did{{0, 9, ask("k"), made(1)}, {1, 8, ask("k"), had(1)}, {2, 7, ask("k"), had(1)}}},
+		{"two make it", linear.SingleFlight(false), false, []did{{0, 9, ask("k"), made(1)}, {1, 8, ask("k"), made(2)}}},
+		{"two make it, since it was forgotten", linear.SingleFlight(false), true, []did{{0, 9, ask("k"), made(1)}, {1, 8, ask("k"), made(2)}, {2, 3, linear.CacheCall{Key: "k", Forget: true}, had(0)}}},
+		{"cleared, of all keys", linear.SingleFlight(false), true, []did{{0, 1, ask("k"), made(1)}, {2, 3, linear.CacheCall{Clear: true}, had(0)}, {4, 5, ask("k"), made(2)}}},
+		{"got before it was made", linear.SingleFlight(true), false, []did{{0, 1, ask("k"), had(1)}, {2, 3, ask("k"), made(1)}}},
 
 		{"the oldest goes", linear.LRU(2), true, []did{{0, 1, ask("a"), made(1)}, {2, 3, ask("b"), made(2)}, {4, 5, ask("a"), had(1)}, {6, 7, ask("c"), made(3)}, {8, 9, ask("b"), made(4)}}},
 		{"the newest goes", linear.LRU(2), false, []did{{0, 1, ask("a"), made(1)}, {2, 3, ask("b"), made(2)}, {4, 5, ask("c"), made(3)}, {6, 7, ask("b"), made(4)}}},

@@ -1,4 +1,4 @@
-// Package loglimit bounds what is logged about events that strangers can cause as
+// Package loglimit bounds what is logged about events that anybody can cause as
 // often as they like.
 package loglimit
 

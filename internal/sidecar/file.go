@@ -172,8 +172,8 @@ func (f *File) Own() error {
 	return fault.Guard(func() error { return f.parse(f.mem, int64(len(f.mem)), true) })
 }
 
-// Disown releases the writer's lock. The writer must not write to the file any more.
-func (f *File) Disown() error {
+// ReleaseOwner releases the writer's lock. The writer must not write to the file any more.
+func (f *File) ReleaseOwner() error {
 	if f.file == nil {
 		return nil
 	}

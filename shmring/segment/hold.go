@@ -195,7 +195,7 @@ func (s *Segment) Yield() error {
 		return errors.Join(err, s.unmap())
 	}
 	if s.sidecar != nil {
-		err = errors.Join(err, s.sidecar.Disown())
+		err = errors.Join(err, s.sidecar.ReleaseOwner())
 	}
 	return err
 }

@@ -20,7 +20,7 @@ type Level struct {
 	settings settings
 	client   goredis.UniversalClient
 	turns    chan struct{}       // of calls
-	flight   *semaphore.Weighted // bytes of objects
+	inFlight *semaphore.Weighted // bytes of objects
 
 	pending pending
 	corrupt atomic.Int64
@@ -43,7 +43,7 @@ func Open(ctx context.Context, o Options) (*Level, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Level{settings: s, turns: make(chan struct{}, s.Connections), flight: semaphore.NewWeighted(s.MaxBytesInFlight)}
+	l := &Level{settings: s, turns: make(chan struct{}, s.Connections), inFlight: semaphore.NewWeighted(s.MaxBytesInFlight)}
 	l.background, l.cancel = context.WithCancel(context.Background())
 	l.client = l.newClient()
 	err = l.Ping(ctx)
@@ -197,8 +197,8 @@ func (l *Level) limited(ctx context.Context, bytes int64) (context.Context, cont
 // reserve takes room for bytes on their way. An object that is larger than all of it takes all.
 func (l *Level) reserve(ctx context.Context, bytes int64) (release func(), err error) {
 	n := min(bytes, l.settings.MaxBytesInFlight)
-	if err := l.flight.Acquire(ctx, n); err != nil {
+	if err := l.inFlight.Acquire(ctx, n); err != nil {
 		return nil, err
 	}
-	return func() { l.flight.Release(n) }, nil
+	return func() { l.inFlight.Release(n) }, nil
 }

@@ -433,8 +433,8 @@ func TestReplacedValueIsNotMixed(t *testing.T) {
 			require.Nil(t, to[0].Bytes)
 			require.True(t, bytes.Equal(got, a) || bytes.Equal(got, b), "%d: %d of a", size, bytes.Count(got, []byte("a")))
 		}
-		require.True(t, l.flight.TryAcquire(l.settings.MaxBytesInFlight), "everything was given back")
-		l.flight.Release(l.settings.MaxBytesInFlight)
+		require.True(t, l.inFlight.TryAcquire(l.settings.MaxBytesInFlight), "everything was given back")
+		l.inFlight.Release(l.settings.MaxBytesInFlight)
 	}
 }
 

@@ -56,7 +56,7 @@ type Registry struct {
 	clock  func() time.Time
 
 	// What others can cause as often as they like.
-	ended, came, went, stranger, cleared, clearing, uncleared loglimit.Limit
+	ended, came, went, otherUser, cleared, clearing, uncleared loglimit.Limit
 
 	begun   time.Time
 	ending  context.Context // ends when the registry is closed
