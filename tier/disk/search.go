@@ -114,6 +114,8 @@ func (r *root) searchFile(ctx context.Context, p string, mode fs.FileMode) error
 	r.mu.Lock()
 	r.search.Files++
 	e, tick := r.x.entries[idOf(p)], r.x.tick
+	// What this process writes or takes away just now is left alone, and what nobody else changes is known.
+	known := e != nil && (!r.o.Shared || e.state != present)
 	if e != nil {
 		e.pass = r.pass
 	}
@@ -124,7 +126,7 @@ func (r *root) searchFile(ctx context.Context, p string, mode fs.FileMode) error
 		r.search.Foreign++
 	}
 	r.mu.Unlock()
-	if !regular || e != nil && (!r.o.Shared || e.state != present) {
+	if !regular || known {
 		return nil
 	}
 	if err := r.slots.take(ctx); err != nil {

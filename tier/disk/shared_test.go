@@ -194,6 +194,25 @@ func TestSharedCapacity(t *testing.T) {
 	require.Zero(t, l.Usage().Evicted)
 }
 
+// A search goes over files that this process is writing: the race detector looks at what both touch.
+func TestSearchBesidePuts(t *testing.T) {
+	now := time.Now()
+	o := sharedOptions(&now)
+	o.rescan, o.Sync = time.Microsecond, SyncFolder
+	o.fail = func(op operation, _ string) error {
+		if op == opSync { // the file is there, and its entry is not published yet
+			time.Sleep(100 * time.Microsecond)
+		}
+		return nil
+	}
+	l := ready(t, t.TempDir(), o)
+	const n = 200
+	for i := range n {
+		require.NoError(t, put(l, objectOf(fmt.Sprint(i), 1), []byte("o")))
+	}
+	require.EqualValues(t, n, l.Usage().Objects)
+}
+
 // A file that was written again since the index saw it is not taken away for room.
 func TestSharedFileWrittenAgain(t *testing.T) {
 	dir := t.TempDir()
