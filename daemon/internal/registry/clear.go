@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/ringcache/ringcache/tier"
 )
@@ -13,46 +15,59 @@ const (
 	clearBatch = 256 // objects that are deleted in one call
 )
 
-// clearer has the spaces whose objects are to be deleted in the background, one space after the other.
+// clearer has the spaces whose objects are to be deleted in the background, one after the other.
 // Guarded by the lock of the registry.
 type clearer struct {
-	waiting []string // spaces; empty is all
+	waiting []spaces
 	running bool
 }
 
-// add adds a space. It reports whether there is room for it, and whether the caller has to start a run.
-func (l *clearer) add(space string) (ok, start bool) {
+// spaces are one space, or all that have a prefix.
+type spaces struct {
+	text   string
+	prefix bool
+}
+
+func (s spaces) has(space string) bool { return space == s.text || s.prefix && strings.HasPrefix(space, s.text) }
+
+// add adds spaces. It reports whether there is room for them, and whether the caller has to start a run.
+func (l *clearer) add(more spaces) (ok, start bool) {
 	for _, s := range l.waiting {
-		if s == space || s == "" {
+		if s == more || s.prefix && s.has(more.text) {
 			return true, false
 		}
 	}
-	switch {
-	case space == "":
-		l.waiting = l.waiting[:0]
-	case len(l.waiting) >= maxClears:
+	if more.prefix {
+		l.waiting = slices.DeleteFunc(l.waiting, func(s spaces) bool { return more.has(s.text) })
+	}
+	if len(l.waiting) >= maxClears {
 		return false, false
 	}
-	l.waiting = append(l.waiting, space)
+	l.waiting = append(l.waiting, more)
 	start = !l.running
 	l.running = true
 	return true, start
 }
 
-// next returns the next space, and false when there is none.
-func (l *clearer) next() (string, bool) {
+// next returns the next spaces, and false when there are none.
+func (l *clearer) next() (spaces, bool) {
 	if len(l.waiting) == 0 {
 		l.running = false
-		return "", false
+		return spaces{}, false
 	}
-	space := l.waiting[0]
+	next := l.waiting[0]
 	l.waiting = l.waiting[1:]
-	return space, true
+	return next, true
 }
 
 // Clear deletes the objects of a space, or of all spaces if it is empty, in the background, but what
 // leases have. The errors are ErrLimit if many spaces wait to be cleared, and those of Pin.
-func (u *Session) Clear(space string) error {
+func (u *Session) Clear(space string) error { return u.clear(spaces{space, space == ""}) }
+
+// ClearPrefix is Clear for all spaces that begin with a text.
+func (u *Session) ClearPrefix(prefix string) error { return u.clear(spaces{prefix, true}) }
+
+func (u *Session) clear(which spaces) error {
 	if err := u.begin(); err != nil {
 		return err
 	}
@@ -63,29 +78,29 @@ func (u *Session) Clear(space string) error {
 	if r.closed {
 		return ErrClosed
 	}
-	ok, start := r.clearer.add(space)
+	ok, start := r.clearer.add(which)
 	if !ok {
 		return fmt.Errorf("%w: many spaces are being cleared already; ask again when they are", ErrLimit)
 	}
-	r.clearing.Info(r.log, "objects are being deleted, as a client wants", "space", space, "session", s.id(), "pid", s.client.PID())
+	r.clearing.Info(r.log, "objects are being deleted, as a client wants", "space", which.text, "session", s.id(), "pid", s.client.PID())
 	if start {
 		r.background.Go(func() {
-			for space, more := r.nextToClear(); more; space, more = r.nextToClear() {
-				r.clearSpace(space)
+			for which, more := r.nextToClear(); more; which, more = r.nextToClear() {
+				r.clearSpaces(which)
 			}
 		})
 	}
 	return nil
 }
 
-func (r *Registry) nextToClear() (string, bool) {
+func (r *Registry) nextToClear() (spaces, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.clearer.next()
 }
 
-// clearSpace deletes what is there of a space now, but what leases have.
-func (r *Registry) clearSpace(space string) {
+// clearSpaces deletes what is there of spaces now, but what leases have.
+func (r *Registry) clearSpaces(which spaces) {
 	ctx := r.ending
 	var keys []tier.Key
 	var deleted, kept, failed int
@@ -105,9 +120,16 @@ func (r *Registry) clearSpace(space string) {
 		}
 		keys = keys[:0]
 	}
-	for o, err := range r.store.List(ctx, space) {
+	listed := which.text
+	if which.prefix {
+		listed = "" // all
+	}
+	for o, err := range r.store.List(ctx, listed) {
 		if err != nil {
 			last = err
+			continue
+		}
+		if !which.has(o.Space) {
 			continue
 		}
 		if keys = append(keys, o.Key); len(keys) == clearBatch {
@@ -122,8 +144,8 @@ func (r *Registry) clearSpace(space string) {
 		return // the daemon ends
 	}
 	if last != nil {
-		r.uncleared.Warn(r.log, "objects could not be deleted", "space", space, "deleted", deleted, "in use", kept, "not deleted", failed, "error", last)
+		r.uncleared.Warn(r.log, "objects could not be deleted", "space", which.text, "deleted", deleted, "in use", kept, "not deleted", failed, "error", last)
 		return
 	}
-	r.cleared.Info(r.log, "objects were deleted", "space", space, "deleted", deleted, "in use", kept)
+	r.cleared.Info(r.log, "objects were deleted", "space", which.text, "deleted", deleted, "in use", kept)
 }

@@ -120,3 +120,6 @@ func (s *session) isOf(c *Client) bool {
 	defer s.registry.mu.Unlock()
 	return s.client == c && !s.registry.closed
 }
+
+// Process returns the identity of the process.
+func (c *Client) Process() process.ID { return c.process.ID() }

@@ -1,0 +1,263 @@
+package lmcache
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/tinylib/msgp/msgp"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// Bytes within messages, of LMCache 0.5.7: a msgpack map of "version" 1 and, for a layout of one group, "tensors", one for
+// each chunk of the range; otherwise "groups", each with "chunk_indices", strictly increasing, and "tensors".
+
+const bodyVersion = 1
+
+// appendBodies appends the objects of a load, which are in the order of their chunks.
+func appendBodies(b []byte, l layout, objects []object, placed []tier.Placed, from int) []byte {
+	size := 256
+	for _, p := range placed {
+		size += len(p.Bytes) + 128
+	}
+	b = slices.Grow(b, size)
+	b = msgp.AppendMapHeader(b, 2)
+	b = msgp.AppendString(b, "version")
+	b = msgp.AppendInt(b, bodyVersion)
+	if len(l) == 1 {
+		b = msgp.AppendString(b, "tensors")
+		return appendTensors(b, &l[0], placed)
+	}
+	b = msgp.AppendString(b, "groups")
+	b = msgp.AppendArrayHeader(b, uint32(len(l)))
+	for g := range l {
+		var own []tier.Placed
+		var chunks []int
+		for i, o := range objects {
+			if o.group == g {
+				own, chunks = append(own, placed[i]), append(chunks, o.chunk-from)
+			}
+		}
+		b = msgp.AppendMapHeader(b, 2)
+		b = msgp.AppendString(b, "chunk_indices")
+		b = msgp.AppendArrayHeader(b, uint32(len(chunks)))
+		for _, n := range chunks {
+			b = msgp.AppendInt(b, n)
+		}
+		b = msgp.AppendString(b, "tensors")
+		b = appendTensors(b, &l[g], own)
+	}
+	return b
+}
+
+func appendTensors(b []byte, g *groupLayout, placed []tier.Placed) []byte {
+	b = msgp.AppendArrayHeader(b, uint32(len(placed)))
+	shape := g.shape()
+	for _, p := range placed {
+		b = msgp.AppendMapHeader(b, 3)
+		b = msgp.AppendString(b, "dtype")
+		b = msgp.AppendString(b, g.Dtype)
+		b = msgp.AppendString(b, "shape")
+		b = msgp.AppendArrayHeader(b, uint32(len(shape)))
+		for _, n := range shape {
+			b = msgp.AppendInt(b, n)
+		}
+		b = msgp.AppendString(b, "data")
+		b = msgp.AppendBytes(b, p.Bytes)
+	}
+	return b
+}
+
+// errBody reports bytes that are no body.
+var errBody = errors.New("lmcache: the bytes of chunks are malformed")
+
+// parseBodies returns the bytes of a message by chunk and group. They are slices of the message.
+func parseBodies(b []byte, q *call) (map[[2]int][]byte, error) {
+	d := bodyDecoder{rest: b}
+	layout := q.worker.Layout
+	version, lists := -1, []tensorList{}
+	d.fields(2, func(name string) {
+		switch {
+		case name == "version":
+			version = d.integer()
+		case name == "tensors" && len(layout) == 1:
+			lists = append(lists, tensorList{tensors: d.tensors(q.to - q.from)})
+		case name == "groups" && len(layout) > 1:
+			for range d.array(len(layout)) {
+				lists = append(lists, d.group(q.to-q.from))
+			}
+		default:
+			d.fail("a field %.40q", name)
+		}
+	})
+	switch {
+	case d.err != nil:
+		return nil, d.err
+	case version != bodyVersion || len(lists) != len(layout) || len(d.rest) > 0:
+		d.fail("version %d, %d groups and %d more bytes", version, len(lists), len(d.rest))
+		return nil, d.err
+	}
+	out := map[[2]int][]byte{}
+	for g, list := range lists {
+		if len(layout) == 1 { // all chunks of the range
+			list.chunks = make([]int, q.to-q.from)
+			for i := range list.chunks {
+				list.chunks[i] = i
+			}
+		}
+		if len(list.chunks) != len(list.tensors) {
+			d.fail("group %d has %d tensors for %d chunks", g, len(list.tensors), len(list.chunks))
+			break
+		}
+		for i, t := range list.tensors {
+			chunk := list.chunks[i]
+			if chunk < 0 || chunk >= q.to-q.from || i > 0 && chunk <= list.chunks[i-1] {
+				d.fail("the chunks of group %d are not in order, or beyond the range", g)
+			}
+			if t.dtype != layout[g].Dtype || !slices.Equal(t.shape, layout[g].shape()) || int64(len(t.data)) != layout[g].bytes() {
+				d.fail("a tensor of group %d is %s %v with %d bytes, and %s %v with %d were registered",
+					g, t.dtype, t.shape, len(t.data), layout[g].Dtype, layout[g].shape(), layout[g].bytes())
+			}
+			out[[2]int{q.from + chunk, g}] = t.data
+		}
+	}
+	return out, d.err
+}
+
+// tensorList has tensors, and the chunks that they are of, counted from the first one of the range.
+type tensorList struct {
+	chunks  []int
+	tensors []tensor
+}
+
+type tensor struct {
+	dtype string
+	shape []int
+	data  []byte
+}
+
+// bodyDecoder reads a body. After the first error it reads nothing.
+type bodyDecoder struct {
+	rest []byte
+	err  error
+}
+
+func (d *bodyDecoder) fail(text string, args ...any) {
+	if d.err == nil {
+		d.err = fmt.Errorf("%w: %s: %w", errBody, fmt.Sprintf(text, args...), fs.ErrInvalid)
+	}
+}
+
+// fields reads a map of n fields, in any order, each of which once.
+func (d *bodyDecoder) fields(n uint32, field func(name string)) {
+	have, rest, err := msgp.ReadMapHeaderBytes(d.rest)
+	if err != nil || have != n {
+		d.fail("a map of %d fields, not %d (%v)", have, n, err)
+	}
+	d.rest = rest
+	var seen []string
+	for range n {
+		name := d.text()
+		if slices.Contains(seen, name) {
+			d.fail("a field %.40q twice", name)
+		}
+		seen = append(seen, name)
+		if d.err != nil {
+			return
+		}
+		field(name)
+	}
+}
+
+// array reads the header of an array of at most most elements.
+func (d *bodyDecoder) array(most int) int {
+	if d.err != nil {
+		return 0
+	}
+	n, rest, err := msgp.ReadArrayHeaderBytes(d.rest)
+	if err != nil || int64(n) > int64(most) {
+		d.fail("an array of %d elements, and %d are the most (%v)", n, most, err)
+		return 0
+	}
+	d.rest = rest
+	return int(n)
+}
+
+func (d *bodyDecoder) integer() int {
+	if d.err != nil {
+		return 0
+	}
+	n, rest, err := msgp.ReadInt64Bytes(d.rest)
+	if err != nil {
+		d.fail("%v", err)
+	}
+	d.rest = rest
+	return int(n)
+}
+
+func (d *bodyDecoder) text() string {
+	if d.err != nil {
+		return ""
+	}
+	s, rest, err := msgp.ReadStringZC(d.rest)
+	if err != nil {
+		d.fail("%v", err)
+	}
+	d.rest = rest
+	return string(s)
+}
+
+// mostDimensions bounds the shape of a tensor: no layout has more.
+const mostDimensions = 4
+
+func (d *bodyDecoder) tensors(most int) []tensor {
+	n := d.array(most)
+	var out []tensor
+	for range n {
+		var t tensor
+		d.fields(3, func(name string) {
+			switch name {
+			case "dtype":
+				t.dtype = d.text()
+			case "shape":
+				for range d.array(mostDimensions) {
+					t.shape = append(t.shape, d.integer())
+				}
+			case "data":
+				if msgp.NextType(d.rest) != msgp.BinType {
+					d.fail("data that are no bytes")
+					return
+				}
+				var err error
+				if t.data, d.rest, err = msgp.ReadBytesZC(d.rest); err != nil {
+					d.fail("%v", err)
+				}
+			default:
+				d.fail("a field %.40q of a tensor", name)
+			}
+		})
+		if d.err != nil {
+			return nil
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+func (d *bodyDecoder) group(most int) (list tensorList) {
+	d.fields(2, func(name string) {
+		switch name {
+		case "chunk_indices":
+			for range d.array(most) {
+				list.chunks = append(list.chunks, d.integer())
+			}
+		case "tensors":
+			list.tensors = d.tensors(most)
+		default:
+			d.fail("a field %.40q of a group", name)
+		}
+	})
+	return list
+}

@@ -1,0 +1,88 @@
+package lmcache
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/ringcache/ringcache/daemon/internal/process"
+)
+
+// state is what outlives the server, in a file beside the segment: which release each client has, since tokens can't
+// be read without, and which workers are registered, since they do so again only after a failure.
+type state struct {
+	Generation uint64               `json:"generation"` // of the segment: workers that have mapped another one have to register again
+	Chunk      int                  `json:"chunk_size"` // 0 until it is settled
+	Clients    map[string]string    `json:"clients"`    // ID -> release
+	Instances  map[string]*instance `json:"instances"`  // ID of the worker, as a number
+}
+
+// instance is a registered worker.
+type instance struct {
+	Model  string `json:"model"`
+	World  int    `json:"world_size"`
+	Layout layout `json:"layout"`
+	// Worker is its number among the workers, allWorkers until a call has told it.
+	Worker  int        `json:"worker"`
+	Process process.ID `json:"process"`
+	Parent  int        `json:"parent"` // process, 0 is unknown
+	// Inline is set of a worker that has sent bytes within a message: it can't map the segment.
+	Inline bool `json:"inline"`
+}
+
+const maxStateBytes = 16 << 20
+
+// loadState reads the file of an earlier server. A file that can't be read is as none: engines register again.
+func loadState(path string, generation uint64) (state, error) {
+	st := state{Generation: generation, Clients: map[string]string{}, Instances: map[string]*instance{}}
+	if path == "" {
+		return st, nil
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return st, nil
+	}
+	if err == nil && len(b) > maxStateBytes {
+		err = fmt.Errorf("it has %d bytes, and %d are the most", len(b), maxStateBytes)
+	}
+	found := state{Clients: map[string]string{}, Instances: map[string]*instance{}}
+	if err == nil {
+		err = json.Unmarshal(b, &found)
+	}
+	if err != nil {
+		return st, fmt.Errorf("lmcache: what an earlier server kept in %s can't be read, so engines have to register again: %w", path, err)
+	}
+	for id, i := range found.Instances {
+		if i == nil || found.Generation != generation {
+			delete(found.Instances, id)
+		}
+	}
+	found.Generation = generation
+	return found, nil
+}
+
+// save replaces the file. A kill leaves the old one or the new one.
+func (st *state) save(path string) error {
+	if path == "" {
+		return nil
+	}
+	b, err := json.Marshal(st)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
