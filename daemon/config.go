@@ -33,6 +33,10 @@ type Config struct {
 	RedisSentinelPasswordFile string `name:"redis-sentinel-password-file" placeholder:"FILE" help:"File with the password of the Sentinels."`
 	RedisWrite                string `name:"redis-write" default:"back" placeholder:"WHEN" help:"back or around, as disk-write."`
 
+	LMCache          []string `name:"lmcache" placeholder:"URL" help:"Where LMCache's multiprocess connector finds this daemon in place of lmcache server: grpc+unix:///PATH or grpc://HOST:PORT."`
+	LMCacheChunkSize int      `name:"lmcache-chunk-size" default:"256" placeholder:"N" help:"Tokens of a chunk of KV, at least: engines of LMCache 0.5.7 make it a multiple of their blocks."`
+	LMCacheBodies    bool     `name:"lmcache-bodies" default:"false" help:"Send KV within messages even to engines that could map the segment; LMCache 0.5.7 only."`
+
 	HTTP    string `name:"http" default:"127.0.0.1:9401" placeholder:"HOST:PORT" help:"Address for /healthz, /readyz and /metrics, or off."`
 	HTTPAny bool   `name:"http-any" default:"false" help:"Allow an address for HTTP that other machines reach. There is no password."`
 

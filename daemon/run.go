@@ -92,6 +92,7 @@ type runner struct {
 	registry *registry.Registry // of the sessions of all protocols
 	server   *Server
 	socket   *socket
+	lmcache  *lmcacheService // nil if it is not configured
 	phase    phases
 	probe    probe
 }
@@ -154,6 +155,10 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.server, err = NewServer(o); err != nil {
 		return err
 	}
+	if r.lmcache, err = r.openLMCache(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.lmcache.close()) }()
 	return r.serve(ctx)
 }
 
@@ -170,7 +175,7 @@ func (r *runner) serve(ctx context.Context) error {
 	defer tasks.Wait()
 	background, stop := context.WithCancel(context.Background())
 	defer stop()
-	failed := make(chan error, len(r.socket.listeners))
+	failed := make(chan error, len(r.socket.listeners)+len(r.config.LMCache))
 	for _, l := range r.socket.listeners {
 		tasks.Go(func() {
 			if err := r.server.Serve(l); err != nil {
@@ -178,6 +183,7 @@ func (r *runner) serve(ctx context.Context) error {
 			}
 		})
 	}
+	r.lmcache.serve(&tasks, failed)
 	tasks.Go(func() { r.giveBack(background) })
 	r.levels.fresh = false
 	r.phase.set(phaseServing)
@@ -235,6 +241,7 @@ func (r *runner) drain() error {
 		r.log.Warn("connections were closed before their requests had ended")
 		err = nil
 	}
+	r.lmcache.shutdown(ctx)
 	r.registry.Close() // all leases stay as they are
 	left, drainErr := r.levels.store.Drain(ctx)
 	switch {

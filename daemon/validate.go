@@ -47,6 +47,14 @@ func (c Config) problems() []problem {
 	all = append(all, c.memoryProblems()...)
 	all = append(all, c.diskProblems()...)
 	all = append(all, c.redisProblems()...)
+	for _, u := range c.LMCache {
+		if _, err := parseLMCache(u); err != nil {
+			wrong("lmcache", "%v", err)
+		}
+	}
+	if c.LMCacheChunkSize < 1 || c.LMCacheChunkSize > 1<<16 {
+		wrong("lmcache-chunk-size", "%d is not between 1 and %d", c.LMCacheChunkSize, 1<<16)
+	}
 	oneOf("disk-write", c.DiskWrite, "back", "around")
 	oneOf("redis-write", c.RedisWrite, "back", "around")
 	if c.HTTP != httpOff {

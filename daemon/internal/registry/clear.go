@@ -28,7 +28,9 @@ type spaces struct {
 	prefix bool
 }
 
-func (s spaces) has(space string) bool { return space == s.text || s.prefix && strings.HasPrefix(space, s.text) }
+func (s spaces) has(space string) bool {
+	return space == s.text || s.prefix && strings.HasPrefix(space, s.text)
+}
 
 // add adds spaces. It reports whether there is room for them, and whether the caller has to start a run.
 func (l *clearer) add(more spaces) (ok, start bool) {

@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/ringcache/ringcache/daemon/lmcache"
+	"github.com/ringcache/ringcache/internal/shmfile"
+)
+
+// lmcacheAddress is where clients of LMCache connect.
+type lmcacheAddress struct{ network, address string }
+
+// parseLMCache reads an address as LMCache's own options have it.
+func parseLMCache(text string) (lmcacheAddress, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return lmcacheAddress{}, fmt.Errorf("%q is no URL: %w", text, err)
+	case u.Scheme == "grpc+unix" && filepath.IsAbs(u.Path) && u.Host == "" && len(u.Path) <= maxSocket:
+		return lmcacheAddress{"unix", u.Path}, nil
+	case u.Scheme == "grpc" && u.Port() != "" && strings.Trim(u.Path, "/") == "":
+		return lmcacheAddress{"tcp", u.Host}, nil
+	}
+	return lmcacheAddress{}, fmt.Errorf("%q is not grpc+unix:///PATH, with a path of at most %d bytes, and not grpc://HOST:PORT", text, maxSocket)
+}
+
+// lmcacheService serves LMCache's clients. A nil one serves nobody.
+type lmcacheService struct {
+	grpc      *lmcache.GRPC
+	sockets   []*socket
+	listeners []net.Listener
+}
+
+// openLMCache opens what the configuration says.
+func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error) {
+	if len(r.config.LMCache) == 0 {
+		return nil, nil //nolint:nilnil // nothing is configured
+	}
+	segment := r.levels.memory.Segment()
+	dir := cmp.Or(r.config.ShmDir, shmfile.DefaultDir)
+	server, err := lmcache.NewServer(lmcache.Options{
+		Registry: r.registry, Segment: segment, ChunkSize: r.config.LMCacheChunkSize, Bodies: r.config.LMCacheBodies,
+		State: filepath.Join(dir, segment.Name+lmcacheSuffix), Logger: r.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &lmcacheService{grpc: lmcache.NewGRPC(server)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	for _, text := range r.config.LMCache {
+		a, err := parseLMCache(text)
+		if err != nil {
+			return nil, err
+		}
+		if a.network == "unix" {
+			socket, err := makeSocket(ctx, a.address)
+			if err != nil {
+				return nil, fmt.Errorf("lmcache: %w", err)
+			}
+			s.sockets = append(s.sockets, socket)
+			s.listeners = append(s.listeners, socket.listeners...)
+			continue
+		}
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, a.network, a.address)
+		if err != nil {
+			return nil, fmt.Errorf("lmcache: %w", err)
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	return s, nil
+}
+
+// lmcacheSuffix is what the file of the registrations of engines has behind the name of the segment.
+const lmcacheSuffix = ".lmcache"
+
+// serve serves all listeners.
+func (s *lmcacheService) serve(tasks *sync.WaitGroup, failed chan<- error) {
+	if s == nil {
+		return
+	}
+	for _, l := range s.listeners {
+		tasks.Go(func() {
+			if err := s.grpc.Serve(l); err != nil {
+				failed <- fmt.Errorf("the listener at %s: %w", l.Addr(), err)
+			}
+		})
+	}
+}
+
+// shutdown lets calls that are under way end, until ctx ends.
+func (s *lmcacheService) shutdown(ctx context.Context) {
+	if s != nil {
+		s.grpc.Shutdown(ctx)
+	}
+}
+
+// close closes what is open, and removes sockets.
+func (s *lmcacheService) close() error {
+	if s == nil {
+		return nil
+	}
+	var errs []error
+	for _, l := range s.listeners {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	for _, socket := range s.sockets {
+		errs = append(errs, socket.close())
+	}
+	return errors.Join(errs...)
+}
