@@ -82,7 +82,7 @@ test-go:
 	scripts/mutate.py --check
 	TEST_PYTHON=$$(scripts/python-env.sh) scripts/gotest.py $(CHECKS) -timeout 30m ./...
 	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run 'TestTruncated|TestDamageOfEveryKind' ./objstore # what it can't do under the race detector
-	scripts/gotest.py -timeout 30m -run 'Alloc|TestHitOf' ./serde ./shmstore ./objstore ./mmcache ./mmhash ./internal/blake3 # which the checks above would change
+	scripts/gotest.py -timeout 30m -run 'Alloc|TestHitOf' ./serde ./shmstore ./objstore ./mmcache ./mmhash ./internal/blake3 ./kv # which the checks above would change
 	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run '^TestAttacks$$' ./daemon/internal/daemontest # whose bounds of memory the race detector lifts
 	test -z "$(RACE)" || scripts/gotest.py -timeout 30m ./tier/internal/volume # whose budgets of memory the race detector exceeds
 	cd bench; ../scripts/gotest.py -timeout 30m ./...

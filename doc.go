@@ -29,6 +29,7 @@
 //     docs/encoder.md. Inside a program of your own: package daemon; a client in Go:
 //     package daemon/client.
 //   - A proxy or router that mirrors an engine's cache: package lrusync.
+//   - Chunks of KV caches, by the keys of LMCache or vLLM: package kv.
 //   - The items of LLaVA and Qwen2-VL from photos, in plain Go: package preprocess.
 //   - Keys for media that equal vLLM's: package mmhash.
 //   - Reading or writing vLLM's tensors: package serde; its messages: package
@@ -63,6 +64,7 @@
 //	tier/redis       a level in a Redis or Valkey server
 //	encoder          the encoder cache: manager, keys, the tree of vLLM's connector
 //	encoder/warm     filling a cache of outputs through a running engine
+//	kv               chunks of KV caches: hashes, keys, identity, longest prefix
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
 //	preprocess       photos to items of a model

@@ -6,7 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/ringcache/ringcache/internal/spacename"
 )
 
 const (
@@ -79,31 +80,12 @@ func (f Fingerprint) Space() (string, error) {
 	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(f.Rank)))
 	// Of a path the end says most.
 	model := strings.TrimRight(f.Model, "/")
-	parts := []string{readable(model[strings.LastIndexByte(model, '/')+1:], readableModel), readable(f.DType, readableOther)}
+	parts := []string{spacename.Readable(model[strings.LastIndexByte(model, '/')+1:], readableModel), spacename.Readable(f.DType, readableOther)}
 	if f.Engine != "" {
-		parts = append(parts, readable(f.Engine, readableOther))
+		parts = append(parts, spacename.Readable(f.Engine, readableOther))
 	}
 	if f.Ranks > 0 {
 		parts = append(parts, fmt.Sprintf("rank%dof%d", f.Rank, f.Ranks))
 	}
 	return strings.Join(append(parts, hex.EncodeToString(h.Sum(nil)[:16])), "."), nil
-}
-
-// readable returns at most so many bytes of a text, with "_" for all but the simplest characters.
-func readable(text string, most int) string {
-	var b strings.Builder
-	for _, c := range text {
-		if b.Len() == most {
-			break
-		}
-		if c < utf8.RuneSelf && (c == '-' || c == '.' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z') {
-			b.WriteRune(c)
-		} else {
-			b.WriteByte('_')
-		}
-	}
-	if s := strings.TrimLeft(b.String(), "-_."); s != "" {
-		return s
-	}
-	return "x"
 }

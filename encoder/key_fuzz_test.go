@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/ringcache/ringcache/internal/torchdtype"
 )
 
 // FuzzIdentifier: every identifier that vLLM makes by counting is refused, whatever request, LoRA or
@@ -41,7 +43,7 @@ func FuzzIdentifier(f *testing.F) {
 		}
 		for _, name := range []string{"bfloat16", text} {
 			key, err := LMCacheKey(text, name, text)
-			if (err == nil) != (!strings.Contains(text, "@") && lmcacheDTypes[name] != "") || err == nil && strings.Count(key, "@") != 4 {
+			if (err == nil) != (!strings.Contains(text, "@") && torchdtype.Find(name) != nil) || err == nil && strings.Count(key, "@") != 4 {
 				t.Fatalf("%q: %q, %v", text, key, err)
 			}
 		}

@@ -6,14 +6,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-)
 
-// lmcacheDTypes are LMCache's names of dtypes, by torch's (lmcache/utils.py of 0.5.6).
-var lmcacheDTypes = map[string]string{
-	"float16": "half", "bfloat16": "bfloat16", "float32": "float", "float64": "double",
-	"int8": "int8", "uint8": "uint8", "int16": "int16", "int32": "int32", "int64": "int64", "bool": "bool",
-	"float8_e4m3fn": "fp8_e4m3fn", "float8_e4m3fnuz": "fp8_e4m3fnuz", "float8_e5m2": "fp8_e5m2", "float8_e5m2fnuz": "fp8_e5m2fnuz",
-}
+	"github.com/ringcache/ringcache/internal/torchdtype"
+)
 
 // LMCacheKey returns the key of an encoder's output in LMCache (lmcache/v1/ec_engine.py of 0.5.6):
 // `MODEL@1@0@HASH@DTYPE`. One output serves all workers, so the numbers of workers and of the worker are always
@@ -22,14 +17,14 @@ var lmcacheDTypes = map[string]string{
 //
 // A model with an "@" in its name is refused, since LMCache could not read its own key.
 func LMCacheKey(model, dtype, identifier string) (string, error) {
-	name, ok := lmcacheDTypes[dtype]
+	known := torchdtype.Find(dtype)
 	switch {
-	case !ok:
+	case known == nil:
 		return "", fmt.Errorf("%w: LMCache has no keys for outputs of dtype %s", errInvalid, quote(dtype))
 	case strings.Contains(model, "@"):
 		return "", fmt.Errorf("%w: the model %s has an @ in its name, which separates the parts of LMCache's keys", errInvalid, quote(model))
 	}
-	return model + "@1@0@" + strconv.FormatUint(lmcacheHash(identifier), 16) + "@" + name, nil
+	return model + "@1@0@" + strconv.FormatUint(lmcacheHash(identifier), 16) + "@" + known.LMCache, nil
 }
 
 func lmcacheHash(identifier string) uint64 {

@@ -62,6 +62,7 @@ var (
 		"daemon/wire":            msgpack,
 		"daemon/client":          msgpack,
 		"encoder/warm":           {"golang.org/x/sync"},
+		"kv":                     {"github.com/fxamacker/cbor/v2", "github.com/x448/float16", "github.com/zeebo/xxh3", "github.com/zeebo/blake3", "lukechampine.com/blake3", "github.com/klauspost/cpuid/v2"},
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),
