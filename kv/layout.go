@@ -116,7 +116,7 @@ func (g Group) Shape() []int {
 // Space returns the Space that the objects of one worker, group and salt have in package tier, where their names are
 // the hexadecimal hashes of their chunks, and the parent of each is the chunk in front of it. A space is readable
 // parts, and the first 128 bits of a SHA-256 of the whole layout, as in
-// "Qwen3-8B.worker0of2.group0.54998c34ef5ba11bc332b0a8cf866294": ASCII letters, digits and "-", "_", ".", which begin
+// "kv.Qwen3-8B.worker0of2.group0.54998c34ef5ba11bc332b0a8cf866294": ASCII letters, digits and "-", "_", ".", which begin
 // none. It is part of what lies on disks, so it stays the same in every release; docs/format.md has its bytes.
 func (l Layout) Space(worker, group int, salt string) (string, error) {
 	if err := l.check(); err != nil {
@@ -152,9 +152,12 @@ func (l Layout) Space(worker, group int, salt string) (string, error) {
 	}
 	sum := sha256.Sum256(b)
 	model := strings.TrimRight(l.Model, "/")
-	return fmt.Sprintf("%s.worker%dof%d.group%d.%s", spacename.Readable(model[strings.LastIndexByte(model, '/')+1:], readableModel),
+	return SpacePrefix + fmt.Sprintf("%s.worker%dof%d.group%d.%s", spacename.Readable(model[strings.LastIndexByte(model, '/')+1:], readableModel),
 		worker, l.World, group, hex.EncodeToString(sum[:16])), nil
 }
+
+// SpacePrefix begins the spaces of all layouts, so that KV can be told from other objects of a store.
+const SpacePrefix = "kv."
 
 // AlignChunk returns the number of tokens of a chunk for an engine whose blocks have so many: the least multiple of
 // block that is no less than least.

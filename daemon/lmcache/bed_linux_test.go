@@ -20,6 +20,8 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/lmcache/mp"
+	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
 	"github.com/ringcache/ringcache/tier/memory"
@@ -191,3 +193,34 @@ func unhex(t testing.TB, s string) []byte {
 }
 
 func hexOf(b []byte) string { return hex.EncodeToString(b) }
+
+// segment is the memory of the segment, as a worker has mapped it.
+func (b *bed) segment() []byte {
+	b.Helper()
+	f, err := os.OpenFile(filepath.Join(b.dir, b.mo.Name), os.O_RDWR, 0)
+	require.NoError(b, err)
+	defer f.Close()
+	m, err := shmfile.Map(f, b.level.Segment().Size, true)
+	require.NoError(b, err)
+	b.Cleanup(func() { assert.NoError(b, shmfile.Unmap(m)) })
+	return m
+}
+
+// put stores an object of another protocol.
+func (b *bed) put(space, name string) {
+	b.Helper()
+	p := []tier.Put{{Object: tier.Object{Key: tier.Key{Space: space, Name: name}, Size: 100}, Bytes: make([]byte, 100)}}
+	b.store.Put(context.Background(), p)
+	require.NoError(b, p[0].Err)
+}
+
+// body is what a worker sends that can't map the segment.
+func (e *engine) body(k *mp.IpcCacheServerKey) []byte {
+	group := []kv.Group{{Layers: 2, Hidden: 8, DType: "float32", Planes: 2, Slots: chunk}}
+	var objects []object
+	var placed []tier.Placed
+	for n := k.Start / chunk; n < k.End/chunk; n++ {
+		objects, placed = append(objects, object{chunk: int(n)}), append(placed, tier.Placed{Bytes: content(k, n)})
+	}
+	return appendBodies(nil, group, objects, placed, int(k.Start)/chunk)
+}

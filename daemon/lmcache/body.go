@@ -8,6 +8,7 @@ import (
 
 	"github.com/tinylib/msgp/msgp"
 
+	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -17,7 +18,7 @@ import (
 const bodyVersion = 1
 
 // appendBodies appends the objects of a load, which are in the order of their chunks.
-func appendBodies(b []byte, l layout, objects []object, placed []tier.Placed, from int) []byte {
+func appendBodies(b []byte, l []kv.Group, objects []object, placed []tier.Placed, from int) []byte {
 	size := 256
 	for _, p := range placed {
 		size += len(p.Bytes) + 128
@@ -52,13 +53,13 @@ func appendBodies(b []byte, l layout, objects []object, placed []tier.Placed, fr
 	return b
 }
 
-func appendTensors(b []byte, g *groupLayout, placed []tier.Placed) []byte {
+func appendTensors(b []byte, g *kv.Group, placed []tier.Placed) []byte {
 	b = msgp.AppendArrayHeader(b, uint32(len(placed)))
-	shape := g.shape()
+	shape := g.Shape()
 	for _, p := range placed {
 		b = msgp.AppendMapHeader(b, 3)
 		b = msgp.AppendString(b, "dtype")
-		b = msgp.AppendString(b, g.Dtype)
+		b = msgp.AppendString(b, g.DType)
 		b = msgp.AppendString(b, "shape")
 		b = msgp.AppendArrayHeader(b, uint32(len(shape)))
 		for _, n := range shape {
@@ -76,7 +77,7 @@ var errBody = errors.New("lmcache: the bytes of chunks are malformed")
 // parseBodies returns the bytes of a message by chunk and group. They are slices of the message.
 func parseBodies(b []byte, q *call) (map[[2]int][]byte, error) {
 	d := bodyDecoder{rest: b}
-	layout := q.worker.Layout
+	layout := q.worker.Layout.Groups
 	version, lists := -1, []tensorList{}
 	d.fields(2, func(name string) {
 		switch {
@@ -116,9 +117,9 @@ func parseBodies(b []byte, q *call) (map[[2]int][]byte, error) {
 			if chunk < 0 || chunk >= q.to-q.from || i > 0 && chunk <= list.chunks[i-1] {
 				d.fail("the chunks of group %d are not in order, or beyond the range", g)
 			}
-			if t.dtype != layout[g].Dtype || !slices.Equal(t.shape, layout[g].shape()) || int64(len(t.data)) != layout[g].bytes() {
+			if t.dtype != layout[g].DType || !slices.Equal(t.shape, layout[g].Shape()) || int64(len(t.data)) != layout[g].Bytes() {
 				d.fail("a tensor of group %d is %s %v with %d bytes, and %s %v with %d were registered",
-					g, t.dtype, t.shape, len(t.data), layout[g].Dtype, layout[g].shape(), layout[g].bytes())
+					g, t.dtype, t.shape, len(t.data), layout[g].DType, layout[g].Shape(), layout[g].Bytes())
 			}
 			out[[2]int{q.from + chunk, g}] = t.data
 		}

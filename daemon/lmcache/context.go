@@ -2,12 +2,14 @@ package lmcache
 
 import (
 	"github.com/tinylib/msgp/msgp"
+
+	"github.com/ringcache/ringcache/kv"
 )
 
 // slot is where the bytes of a chunk are to be written to or read from, for a client that maps the segment.
 type slot struct {
 	offset, length int64
-	layout         *groupLayout
+	layout         *kv.Group
 	chunk          int // of the chunks that the call is about
 	group          int
 }
@@ -32,13 +34,13 @@ func appendContext(b []byte, slots []slot, chunks, groups bool) []byte {
 		b = msgp.AppendString(b, "length")
 		b = msgp.AppendInt64(b, s.length)
 		b = msgp.AppendString(b, "shape")
-		shape := s.layout.shape()
+		shape := s.layout.Shape()
 		b = msgp.AppendArrayHeader(b, uint32(len(shape)))
 		for _, n := range shape {
 			b = msgp.AppendInt(b, n)
 		}
 		b = msgp.AppendString(b, "dtype")
-		b = msgp.AppendString(b, s.layout.Dtype)
+		b = msgp.AppendString(b, s.layout.DType)
 	}
 	if chunks {
 		b = msgp.AppendString(b, "chunk_indices")

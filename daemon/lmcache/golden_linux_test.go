@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ringcache/ringcache/daemon/lmcache/mp"
+	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -219,13 +220,13 @@ func groupedBody(t testing.TB) []byte {
 	calls := recorded(t, "testdata/mp_grpc.0.5.7rc2.json", "two_groups_inline")
 	var q mp.CommitStoreRequest
 	require.NoError(t, proto.Unmarshal(unhex(t, calls[2].Request), &q)) // PrepareStore has the same fields
-	l := layout{{Layers: 2, Hidden: 8, Dtype: "bfloat16", Planes: 2, Tokens: 16}, {Layers: 1, Hidden: 4, Dtype: "float32", Planes: 1, Tokens: 16, Window: 1}}
+	l := []kv.Group{{Layers: 2, Hidden: 8, DType: "bfloat16", Planes: 2, Slots: 16}, {Layers: 1, Hidden: 4, DType: "float32", Planes: 1, Slots: 16, Window: 1}}
 	var objects []object
 	var placed []tier.Placed
 	for chunk := range 3 {
-		objects, placed = append(objects, object{chunk: chunk}), append(placed, tier.Placed{Bytes: make([]byte, l[0].bytes())})
+		objects, placed = append(objects, object{chunk: chunk}), append(placed, tier.Placed{Bytes: make([]byte, l[0].Bytes())})
 	}
-	objects, placed = append(objects, object{chunk: 2, group: 1}), append(placed, tier.Placed{Bytes: make([]byte, l[1].bytes())})
+	objects, placed = append(objects, object{chunk: 2, group: 1}), append(placed, tier.Placed{Bytes: make([]byte, l[1].Bytes())})
 	q.Data = appendBodies(nil, l, objects, placed, 0)
 	out, err := proto.Marshal(&q)
 	require.NoError(t, err)

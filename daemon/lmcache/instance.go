@@ -11,47 +11,46 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/daemon/lmcache/mp"
+	"github.com/ringcache/ringcache/kv"
 )
 
 // maxInstances bounds the registered workers.
 const maxInstances = 4096
 
 // register registers a worker, and returns where it finds the chunks: no name if not in shared memory.
-func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextRequest) (name string, size int64, err error) {
+func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextRequest) (name string, bytes int64, err error) {
 	c, err := s.clientOf(by)
 	if err != nil {
 		return "", 0, err
 	}
 	defer c.mu.Unlock()
-	switch {
-	case q.ModelName == "" || len(q.ModelName) > maxModel:
-		return "", 0, fmt.Errorf("lmcache: the model's name has %d bytes, of 1 to %d: %w", len(q.ModelName), maxModel, fs.ErrInvalid)
-	case q.WorldSize < 1 || q.WorldSize > maxWorld:
-		return "", 0, fmt.Errorf("lmcache: world_size is %d, of 1 to %d: %w", q.WorldSize, maxWorld, fs.ErrInvalid)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	layout, err := parseLayout(q, s.settleChunk(1))
+	size, err := s.settleChunk(1)
+	var layout kv.Layout
+	if err == nil {
+		layout, err = parseLayout(q, s.o.Engine, size)
+	}
 	if err != nil {
 		return "", 0, err
 	}
 	i := &instance{
-		Model: q.ModelName, World: int(q.WorldSize), Layout: layout, Worker: allWorkers, Process: by.conn.process, Parent: parentOf(by.conn.process.PID),
+		Layout: layout, Worker: allWorkers, Process: by.conn.process, Parent: parentOf(by.conn.process.PID),
 		Inline: s.o.Bodies,
 	}
 	key := instanceID(q.InstanceId)
-	if before := s.state.Instances[key]; before != nil && before.Model == i.Model && before.World == i.World {
+	if before := s.state.Instances[key]; before != nil && before.Layout.Model == layout.Model && before.Layout.World == layout.World {
 		i.Worker = before.Worker
 	} else if before == nil && len(s.state.Instances) >= maxInstances && !s.forgetInstance() {
 		return "", 0, fmt.Errorf("lmcache: %d workers are registered, and no more can be: end some engines", len(s.state.Instances))
 	}
-	if i.World == 1 {
+	if layout.World == 1 {
 		i.Worker = 0
 	}
 	s.state.Instances[key] = i
 	delete(s.asked, q.InstanceId)
 	s.saveState()
-	s.log.Info("a worker was registered", "model", i.Model, "workers", i.World, "pid", by.conn.process.PID, "client", c.release.String(), "bytes", i.Layout[0].bytes())
+	s.log.Info("a worker was registered", "model", layout.Model, "workers", layout.World, "pid", by.conn.process.PID, "client", c.release.String(), "bytes", layout.Groups[0].Bytes())
 	if s.o.Bodies {
 		if c.release != since057 {
 			return "", 0, fmt.Errorf("lmcache: this server is configured to send bytes within messages, and the engine's LMCache sends those as a pickle only; use LMCache 0.5.7, or shared memory: %w", fs.ErrInvalid)
@@ -109,7 +108,7 @@ func (s *Server) workerOf(id int64, key rangeKey) *instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i := s.state.Instances[instanceID(id)]
-	if i == nil || i.Model != key.model || i.World != key.world || key.worker == allWorkers {
+	if i == nil || i.Layout.Model != key.model || i.Layout.World != key.world || key.worker == allWorkers {
 		return nil
 	}
 	if i.Worker != key.worker {
@@ -134,13 +133,13 @@ func (s *Server) setInline(id int64) {
 // layoutsOf returns the layouts of the workers of the scheduler's engine; nil if they are not known, or in doubt. A
 // scheduler does not say which workers are its own: they are those of its model, in its process or in children of it, if
 // there are such.
-func (s *Server) layoutsOf(key rangeKey, conn *connection) []layout {
+func (s *Server) layoutsOf(key rangeKey, conn *connection) []kv.Layout {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var own, all []*instance
 	for _, id := range slices.Sorted(maps.Keys(s.state.Instances)) {
 		i := s.state.Instances[id]
-		if i.Model != key.model || i.World != key.world {
+		if i.Layout.Model != key.model || i.Layout.World != key.world {
 			continue
 		}
 		all = append(all, i)
@@ -154,20 +153,20 @@ func (s *Server) layoutsOf(key rangeKey, conn *connection) []layout {
 	if len(all) == 0 {
 		return nil
 	}
-	out := make([]layout, key.world)
+	out := make([]kv.Layout, key.world)
 	for w := range out {
 		for _, i := range all {
 			if i.Worker != w && i.Worker != allWorkers {
 				continue
 			}
-			if out[w] != nil && !out[w].equal(i.Layout) {
+			if len(out[w].Groups) > 0 && !equal(out[w], i.Layout) {
 				return nil
 			}
 			out[w] = i.Layout
 		}
-		if out[w] == nil { // nobody has called as this worker yet: it is as all others are
+		if len(out[w].Groups) == 0 { // nobody has called as this worker yet: it is as all others are
 			for _, i := range all {
-				if !i.Layout.equal(all[0].Layout) {
+				if !equal(i.Layout, all[0].Layout) {
 					return nil
 				}
 			}
@@ -175,6 +174,10 @@ func (s *Server) layoutsOf(key rangeKey, conn *connection) []layout {
 		}
 	}
 	return out
+}
+
+func equal(a, b kv.Layout) bool {
+	return a.Model == b.Model && a.Engine == b.Engine && a.World == b.World && a.ChunkTokens == b.ChunkTokens && slices.Equal(a.Groups, b.Groups)
 }
 
 // parentOf returns the parent of a process, 0 if that is not known.

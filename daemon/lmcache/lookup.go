@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/lmcache/mp"
+	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -20,9 +21,9 @@ type lookup struct {
 	workers  [][]object // for each worker, the objects of those chunks, in the order of the chunks
 	// left is how many reads of an object are still to come, for each worker and object; 0 is not pinned.
 	left    [][]uint8
-	layouts []layout // of the workers
-	pending bool     // lower levels are being asked
-	answer  int      // chunks, counted from 0, if it is not pending
+	layouts []kv.Layout // of the workers
+	pending bool        // lower levels are being asked
+	answer  int         // chunks, counted from 0, if it is not pending
 	readers uint8
 }
 
@@ -33,12 +34,13 @@ type object struct {
 	group int
 }
 
-// objectsOf returns the objects of the chunks [from, to) of a worker, and the name of the chunk in front, if any.
-func objectsOf(space string, l layout, chunks []string, from int) []object {
-	out := make([]object, 0, len(chunks)*len(l))
+// objectsOf returns the objects of the chunks from a number on, in their order, each group by group. spaces are those of
+// the groups.
+func objectsOf(spaces, chunks []string, from int) []object {
+	out := make([]object, 0, len(chunks)*len(spaces))
 	for i, name := range chunks {
-		for g := range l {
-			out = append(out, object{key: tier.Key{Space: space, Name: groupName(name, g)}, chunk: from + i, group: g})
+		for g, space := range spaces {
+			out = append(out, object{key: tier.Key{Space: space, Name: name}, chunk: from + i, group: g})
 		}
 	}
 	return out
@@ -72,8 +74,11 @@ func (s *Server) lookUp(by caller, k *mp.IpcCacheServerKey) error {
 		if s.releaseOf(c) == since056 { // it means what it says last
 			c.drop(req)
 		}
-		req.add(s.newLookup(c, key))
-		return nil
+		var l *lookup
+		if l, err = s.newLookup(c, key); err == nil {
+			req.add(l)
+			return nil
+		}
 	}
 	s.refused("Lookup", err)
 	if errors.Is(err, errUndecided) {
@@ -97,32 +102,44 @@ func (s *Server) own(request string, c *client) {
 }
 
 // newLookup looks up what a key is about. The caller has c.mu.
-func (s *Server) newLookup(c *client, key rangeKey) *lookup {
+func (s *Server) newLookup(c *client, key rangeKey) (*lookup, error) {
 	size := s.chunkSize()
 	l := &lookup{from: key.from / size, to: key.to / size, readers: uint8(key.readers)}
 	l.answer = l.from
 	if key.skipLoad {
-		l.answer, l.to = 0, l.from
-		return l
+		l.answer = 0
+		return l, nil
 	}
 	l.layouts = s.layoutsOf(key, c.conn)
 	if l.layouts == nil || l.from == l.to {
-		l.to = l.from
-		return l
+		return l, nil
 	}
-	chunks := names(key.tokens, size, l.from, l.to)
+	chunks, err := s.chains.names(key.request, key.tokens, l.from, l.to)
+	if err != nil {
+		return nil, err
+	}
 	for worker, layout := range l.layouts {
-		space := identity{Model: key.model, World: key.world, Worker: worker, Salt: key.salt, Chunk: size, Layout: layout}.space()
-		objects := objectsOf(space, layout, chunks, l.from)
+		spaces, err := spacesOf(layout, worker, key.salt)
+		if err != nil {
+			return nil, err
+		}
+		objects := objectsOf(spaces, chunks, l.from)
 		l.workers = append(l.workers, objects)
 		l.left = append(l.left, make([]uint8, len(objects)))
 	}
-	n := 0
-	for ; slices.ContainsFunc(c.requests[key.request].lookups, func(other *lookup) bool { return other.lease == leaseName("look-up", key.request, n) }); n++ {
-	}
-	l.lease = leaseName("look-up", key.request, n)
+	l.lease = c.freeLease(key.request)
 	s.pin(c, l)
-	return l
+	return l, nil
+}
+
+// freeLease returns the name of a lease for one more look-up of a request.
+func (c *client) freeLease(request string) string {
+	for n := 0; ; n++ {
+		name := leaseName("look-up", request, n)
+		if !slices.ContainsFunc(c.requests[request].lookups, func(l *lookup) bool { return l.lease == name }) {
+			return name
+		}
+	}
 }
 
 func (r *request) add(l *lookup) { r.lookups = append(r.lookups, l) }
@@ -130,36 +147,57 @@ func (r *request) add(l *lookup) { r.lookups = append(r.lookups, l) }
 // pin pins what a look-up finds, as far as every worker has it, and decides whether that is the answer. The caller has
 // c.mu.
 func (s *Server) pin(c *client, l *lookup) {
-	least, pending := l.to, false
-	for w, objects := range l.workers {
-		prefix := len(l.layouts[w]) == 1
-		placed, err := c.session.Pin(l.lease, keysOf(objects), s.o.Lock, prefix)
-		if err != nil {
-			s.refused("Lookup", err)
-		}
-		found := make([]error, len(objects))
-		for i := range found {
-			found[i] = tier.ErrNotFound
-			if i < len(placed) {
-				found[i] = placed[i].Err
-			}
-			if found[i] == nil {
-				l.left[w][i] = l.readers
-			}
-		}
-		end, waits := l.layouts[w].prefix(found, l.to-l.from)
-		if end += l.from; end < least || end == least && waits {
-			least, pending = end, waits
-		}
+	windows := make([]int, len(l.layouts[0].Groups))
+	for g := range windows {
+		windows[g] = l.layouts[0].Groups[g].Window
 	}
-	if l.pending = pending; pending {
+	pending := map[[2]int][]bool{} // by group and worker
+	exists := func(group, worker, first int, found []bool) error {
+		var places []int
+		var keys []tier.Key
+		for i, o := range l.workers[worker] {
+			if o.group == group && o.chunk < first+len(found) {
+				places, keys = append(places, i), append(keys, o.key)
+			}
+		}
+		placed, err := c.session.Pin(l.lease, keys, s.o.Lock, windows[group] == 0)
+		waits := make([]bool, len(found))
+		for i, p := range placed {
+			if found[i] = p.Err == nil; found[i] {
+				l.left[worker][places[i]] = l.readers
+			}
+			waits[i] = errors.Is(p.Err, tier.ErrPending)
+		}
+		pending[[2]int{group, worker}] = waits
+		return err
+	}
+	n, err := kv.LongestPrefix(windows, len(l.workers), l.from, l.to, exists)
+	if err != nil {
+		s.refused("Lookup", err)
+		n = l.from
+	}
+	// It is pending if it may become longer when what is pending is there.
+	if l.pending = err == nil && n < l.to && s.mayGrow(l, windows, pending, n); l.pending {
 		return
 	}
-	l.answer = least
+	l.answer = n
 	for w, objects := range l.workers {
-		layout := l.layouts[w]
-		c.unpin(l, w, func(i int) bool { o := objects[i]; return !layout.needs(o.group, o.chunk, least) }, l.readers)
+		groups := l.layouts[w].Groups
+		c.unpin(l, w, func(i int) bool { o := objects[i]; return !needs(groups[o.group], o.chunk, n) }, l.readers)
 	}
+}
+
+// mayGrow reports whether a prefix of n chunks would be longer with all that is pending.
+func (s *Server) mayGrow(l *lookup, windows []int, pending map[[2]int][]bool, n int) bool {
+	longer, err := kv.LongestPrefix(windows, len(l.workers), l.from, l.to, func(group, worker, first int, found []bool) error {
+		waits := pending[[2]int{group, worker}]
+		for i := range found {
+			at := i*len(windows) + group
+			found[i] = l.left[worker][at] > 0 || i < len(waits) && waits[i]
+		}
+		return nil
+	})
+	return err == nil && longer > n
 }
 
 func keysOf(objects []object) []tier.Key {
@@ -318,6 +356,7 @@ func (s *Server) endSession(by caller, requestID string) error {
 		}
 		_ = c.session.Release(leases) // what is not there is skipped
 	}
+	s.forgetChain(requestID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.owners[requestID] == c {

@@ -13,6 +13,7 @@ import (
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/internal/loglimit"
+	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -25,6 +26,9 @@ type Options struct {
 	ChunkSize int
 	// State is the file in which the server keeps what outlives it; empty is none.
 	State string
+	// Engine tells engines apart whose KV differs though they register the same: it is the operator's word for the release
+	// and the kind of attention. Only engines behind servers with the same word share objects.
+	Engine string
 	// Bodies is set if no engine maps the segment: bytes come and go within messages.
 	Bodies bool
 	// Lock is how long a request may wait between its look-up and its load. 0 is 5 minutes.
@@ -45,7 +49,8 @@ type Server struct {
 	state  state
 	served map[string]*client // by ID: with a connection, or with look-ups
 	owners map[string]*client // by request: whose look-ups a worker's load ends
-	asked  map[int64]bool     // unknown workers that were told so by a Ping
+	chains *chains
+	asked  map[int64]bool // unknown workers that were told so by a Ping
 }
 
 // protocol is the name of the protocol in the registry.
@@ -56,8 +61,8 @@ func NewServer(o Options) (*Server, error) {
 	if o.ChunkSize == 0 {
 		o.ChunkSize = 256
 	}
-	if o.ChunkSize < 1 || o.ChunkSize > maxDimension {
-		return nil, fmt.Errorf("lmcache: the chunk size is %d tokens, of 1 to %d: %w", o.ChunkSize, maxDimension, fs.ErrInvalid)
+	if err := (kv.Scheme{ChunkTokens: o.ChunkSize}).Validate(); err != nil {
+		return nil, fmt.Errorf("lmcache: %w", err)
 	}
 	if o.Lock == 0 {
 		o.Lock = 5 * time.Minute
@@ -69,6 +74,9 @@ func NewServer(o Options) (*Server, error) {
 	var err error
 	if s.state, err = loadState(o.State, o.Segment.Generation); err != nil {
 		s.log.Warn("the registrations of engines are lost", "error", err)
+	}
+	if s.state.Chunk != 0 && (kv.Scheme{ChunkTokens: s.state.Chunk}).Validate() != nil {
+		s.state.Chunk = 0
 	}
 	return s, nil
 }
@@ -84,31 +92,43 @@ func (s *Server) saveState() {
 func (s *Server) chunkSize() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.settleChunk(1)
+	n, _ := s.settleChunk(1) // one token is a block of every size
+	return n
 }
 
-// settleChunk returns the tokens of a chunk, which are a multiple of align if nobody has asked before. The caller has the
+// settleChunk returns the tokens of a chunk, which are a multiple of block if nobody has asked before. The caller has the
 // lock.
-func (s *Server) settleChunk(align int) int {
+func (s *Server) settleChunk(block int) (int, error) {
 	if s.state.Chunk == 0 {
-		s.state.Chunk = (s.o.ChunkSize + align - 1) / align * align
+		n, err := kv.AlignChunk(s.o.ChunkSize, block)
+		if err != nil {
+			return 0, err
+		}
+		s.state.Chunk = n
 		s.saveState()
 	}
-	return s.state.Chunk
+	if s.chains == nil {
+		var err error
+		if s.chains, err = newChains(s.state.Chunk); err != nil {
+			return 0, err
+		}
+	}
+	return s.state.Chunk, nil
 }
 
-// negotiateChunkSize returns the tokens of a chunk for an engine whose blocks have align tokens.
-func (s *Server) negotiateChunkSize(align int64) (int, error) {
-	if align < 1 || align > maxDimension {
-		return 0, fmt.Errorf("lmcache: the engine's blocks have %d tokens, of 1 to %d: %w", align, maxDimension, fs.ErrInvalid)
-	}
+// negotiateChunkSize returns the tokens of a chunk for an engine whose blocks have so many.
+func (s *Server) negotiateChunkSize(block int64) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.settleChunk(int(align)); n%int(align) == 0 {
-		return n, nil
+	n, err := s.settleChunk(bounded(block))
+	if err == nil && (block < 1 || int64(n)%block != 0) {
+		err = fmt.Errorf("chunks have %d tokens, which is no multiple of the %d of the engine's blocks; "+
+			"give a chunk size that is one of both, or run another server for this engine: %w", n, block, fs.ErrInvalid)
 	}
-	return 0, fmt.Errorf("lmcache: chunks have %d tokens, which is no multiple of the %d of the engine's blocks; give a chunk size that is one of both, or run another server for this engine: %w",
-		s.state.Chunk, align, fs.ErrInvalid)
+	if err != nil {
+		return 0, fmt.Errorf("lmcache: %w", err)
+	}
+	return n, nil
 }
 
 // client is one client of LMCache: the scheduler of an engine, or a worker.
@@ -239,5 +259,5 @@ func (s *Server) clear(by caller) error {
 		return err
 	}
 	defer c.mu.Unlock()
-	return c.session.ClearPrefix(spacePrefix)
+	return c.session.ClearPrefix(kv.SpacePrefix)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/ringcache/ringcache/daemon/internal/process"
+	"github.com/ringcache/ringcache/kv"
 )
 
 // state is what outlives the server, in a file beside the segment: which release each client has, since tokens can't
@@ -22,9 +23,7 @@ type state struct {
 
 // instance is a registered worker.
 type instance struct {
-	Model  string `json:"model"`
-	World  int    `json:"world_size"`
-	Layout layout `json:"layout"`
+	Layout kv.Layout `json:"layout"`
 	// Worker is its number among the workers, allWorkers until a call has told it.
 	Worker  int        `json:"worker"`
 	Process process.ID `json:"process"`

@@ -42,12 +42,18 @@ func (s *Server) begin(by caller, k *mp.IpcCacheServerKey, instance int64) (call
 	if q.worker == nil {
 		return q, nil
 	}
-	q.from = min(q.from, q.to)
 	first := max(0, q.from-1)
-	chunks := names(key.tokens, size, first, q.to)
+	chunks, err := s.chains.names(key.request, key.tokens, first, q.to)
+	var spaces []string
+	if err == nil {
+		spaces, err = spacesOf(q.worker.Layout, key.worker, key.salt)
+	}
+	if err != nil {
+		c.mu.Unlock()
+		return call{}, err
+	}
 	q.before, chunks = chunks[:q.from-first], chunks[q.from-first:]
-	space := identity{Model: key.model, World: key.world, Worker: key.worker, Salt: key.salt, Chunk: size, Layout: q.worker.Layout}.space()
-	q.objects = objectsOf(space, q.worker.Layout, chunks, q.from)
+	q.objects = objectsOf(spaces, chunks, q.from)
 	return q, nil
 }
 
@@ -63,18 +69,18 @@ func (s *Server) prepareStore(by caller, q *mp.PrepareStoreRequest) []byte {
 	if call.worker == nil {
 		return appendContext(nil, nil, true, true)
 	}
-	groups := len(call.worker.Layout) > 1
+	groups := len(call.worker.Layout.Groups) > 1
 	if call.worker.Inline {
 		if s.releaseOf(call.c) == since057 {
 			return nil // all bytes come with CommitStore
 		}
 		return appendContext(nil, nil, true, groups)
 	}
-	st := s.reserve(&call, skippedOf(q, len(call.worker.Layout)))
+	st := s.reserve(&call, skippedOf(q, len(call.worker.Layout.Groups)))
 	slots := make([]slot, len(st.objects))
-	for at, i := range byGroup(st.objects, len(call.worker.Layout)) {
+	for at, i := range byGroup(st.objects, len(call.worker.Layout.Groups)) {
 		o, p := st.objects[i], st.placed[i]
-		slots[at] = slot{offset: int64(p.Offset), length: p.Object.Size, layout: &call.worker.Layout[o.group], chunk: o.chunk - call.from, group: o.group}
+		slots[at] = slot{offset: int64(p.Offset), length: p.Object.Size, layout: &call.worker.Layout.Groups[o.group], chunk: o.chunk - call.from, group: o.group}
 	}
 	return appendContext(nil, slots, true, groups)
 }
@@ -103,18 +109,18 @@ func (q *call) storeLease() string {
 func (s *Server) reserve(q *call, skipped []map[int]bool) *store {
 	wanted := make([]object, 0, len(q.objects))
 	objects := make([]tier.Object, 0, len(q.objects))
-	layout := q.worker.Layout
+	layout := q.worker.Layout.Groups
 	for i, o := range q.objects {
 		if skipped != nil && skipped[o.group][o.chunk-q.from] {
 			continue
 		}
-		object := tier.Object{Key: o.key, Size: layout[o.group].bytes(), Tenant: tenantOf(q.key.salt)}
+		object := tier.Object{Key: o.key, Size: layout[o.group].Bytes(), Tenant: tenantOf(q.key.salt)}
 		if layout[o.group].Window == 0 {
 			switch {
 			case i >= len(layout):
 				object.Parent = q.objects[i-len(layout)].key.Name
 			case len(q.before) > 0:
-				object.Parent = groupName(q.before[0], o.group)
+				object.Parent = q.before[0]
 			}
 		}
 		wanted, objects = append(wanted, o), append(objects, object)
@@ -261,10 +267,10 @@ func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.Pr
 	if inline && s.releaseOf(call.c) != since057 {
 		return &mp.PrepareRetrieveResponse{}
 	}
-	layout := call.worker.Layout
+	layout := call.worker.Layout.Groups
 	objects := make([]object, 0, len(call.objects))
 	for _, o := range call.objects {
-		if layout.needs(o.group, o.chunk, call.to) {
+		if needs(layout[o.group], o.chunk, call.to) {
 			objects = append(objects, o)
 		}
 	}
