@@ -15,7 +15,7 @@ import (
 // Limits of a Layout. Groups and bytes are limited as by LMCache 0.5.7.
 const (
 	maxGroups      = 64
-	maxObjectBytes = 2 << 30
+	maxObjectBytes = int64(2 << 30)
 	maxSlots       = 1 << 20
 	maxWindow      = 1 << 20 // chunks
 	maxEngine      = 255     // bytes
@@ -79,7 +79,7 @@ func (g Group) check(chunkTokens int) error {
 		return fmt.Errorf("the dtype %q is none that LMCache has keys for", g.DType)
 	case g.Planes != 1 && g.Planes != 2:
 		return fmt.Errorf("%d planes; there are 1 or 2", g.Planes)
-	case g.Layers < 1 || g.Slots < 1 || g.Hidden < 1 || g.Layers > maxObjectBytes || g.Slots > maxSlots || g.Hidden > maxObjectBytes:
+	case g.Layers < 1 || g.Slots < 1 || g.Hidden < 1 || g.Slots > maxSlots:
 		return fmt.Errorf("%d layers, %d slots and %d elements of a token; there is one of each at least, and at most %d slots",
 			g.Layers, g.Slots, g.Hidden, maxSlots)
 	case g.Window < 0 || g.Window > maxWindow:
@@ -88,7 +88,7 @@ func (g Group) check(chunkTokens int) error {
 		return fmt.Errorf("a chunk of %d tokens is no whole number of blocks of %d", chunkTokens, g.BlockTokens)
 	}
 	// Each factor is checked against what is left, so that no product overflows.
-	left := int64(maxObjectBytes)
+	left := maxObjectBytes
 	for _, n := range []int{g.Planes, g.Layers, g.Slots, g.Hidden, dtype.Size} {
 		left /= int64(n)
 	}

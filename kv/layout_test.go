@@ -74,27 +74,27 @@ func TestSpacesDiffer(t *testing.T) {
 
 func TestRefusedLayouts(t *testing.T) {
 	for want, f := range map[string]func(l *Layout, g *Group){
-		"name is empty":        func(l *Layout, _ *Group) { l.Model = "" },
-		"an @ separates":       func(l *Layout, _ *Group) { l.Model = "a@b" },
-		"the engine has":       func(l *Layout, _ *Group) { l.Engine = strings.Repeat("x", 256) },
-		"world of 0":           func(l *Layout, _ *Group) { l.World = 0 },
-		"world of 256":         func(l *Layout, _ *Group) { l.World = 256 },
-		"a chunk of 0":         func(l *Layout, _ *Group) { l.ChunkTokens = 0 },
-		"a chunk of 65537":     func(l *Layout, _ *Group) { l.ChunkTokens = 65537 },
-		"0 groups":             func(l *Layout, _ *Group) { l.Groups = nil },
-		"65 groups":            func(l *Layout, _ *Group) { l.Groups = make([]Group, 65) },
-		`dtype "half"`:         func(_ *Layout, g *Group) { g.DType = "half" },
-		"3 planes":             func(_ *Layout, g *Group) { g.Planes = 3 },
-		"0 layers":             func(_ *Layout, g *Group) { g.Layers = 0 },
-		"-1 slots":             func(_ *Layout, g *Group) { g.Slots = -1 },
-		"0 elements":           func(_ *Layout, g *Group) { g.Hidden = 0 },
-		"1048577 slots":        func(_ *Layout, g *Group) { g.Slots = 1<<20 + 1 },
-		"window of -1":         func(_ *Layout, g *Group) { g.Window = -1 },
-		"blocks of 0":          func(_ *Layout, g *Group) { g.BlockTokens = 0 },
-		"blocks of 24":         func(_ *Layout, g *Group) { g.BlockTokens = 24 },
-		"more than 2147483648": func(_ *Layout, g *Group) { g.Layers, g.Slots, g.Hidden = 1<<12, 1<<12, 1<<10 },
-		"2147483648 layers":    func(_ *Layout, g *Group) { g.Layers, g.Slots, g.Hidden = 1<<31, 1<<20, 1<<31 }, // 2^84 bytes
-		"elements of a token":  func(_ *Layout, g *Group) { g.Hidden = math.MaxInt },
+		"name is empty":         func(l *Layout, _ *Group) { l.Model = "" },
+		"an @ separates":        func(l *Layout, _ *Group) { l.Model = "a@b" },
+		"the engine has":        func(l *Layout, _ *Group) { l.Engine = strings.Repeat("x", 256) },
+		"world of 0":            func(l *Layout, _ *Group) { l.World = 0 },
+		"world of 256":          func(l *Layout, _ *Group) { l.World = 256 },
+		"a chunk of 0":          func(l *Layout, _ *Group) { l.ChunkTokens = 0 },
+		"a chunk of 65537":      func(l *Layout, _ *Group) { l.ChunkTokens = 65537 },
+		"0 groups":              func(l *Layout, _ *Group) { l.Groups = nil },
+		"65 groups":             func(l *Layout, _ *Group) { l.Groups = make([]Group, 65) },
+		`dtype "half"`:          func(_ *Layout, g *Group) { g.DType = "half" },
+		"3 planes":              func(_ *Layout, g *Group) { g.Planes = 3 },
+		"0 layers":              func(_ *Layout, g *Group) { g.Layers = 0 },
+		"-1 slots":              func(_ *Layout, g *Group) { g.Slots = -1 },
+		"0 elements":            func(_ *Layout, g *Group) { g.Hidden = 0 },
+		"1048577 slots":         func(_ *Layout, g *Group) { g.Slots = 1<<20 + 1 },
+		"window of -1":          func(_ *Layout, g *Group) { g.Window = -1 },
+		"blocks of 0":           func(_ *Layout, g *Group) { g.BlockTokens = 0 },
+		"blocks of 24":          func(_ *Layout, g *Group) { g.BlockTokens = 24 },
+		"more than 2147483648":  func(_ *Layout, g *Group) { g.Layers, g.Slots, g.Hidden = 1<<12, 1<<12, 1<<10 },
+		"2147483648 layers":     func(_ *Layout, g *Group) { g.Layers, g.Slots, g.Hidden = 1<<31, 1<<20, 1<<31 }, // 2^84 bytes
+		"9223372036854775807 e": func(_ *Layout, g *Group) { g.Hidden = math.MaxInt },
 	} {
 		l := qwen()
 		f(&l, &l.Groups[0:1:1][0])
