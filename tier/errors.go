@@ -9,6 +9,9 @@ var (
 	ErrNotFound = errors.New("tier: no such object")
 	// ErrPending reports that the object is being stored or fetched: ask again later.
 	ErrPending = errors.New("tier: object is pending")
+	// ErrReserved is the ErrPending of a Pin about an object that somebody is storing: nobody fetches it, and it may
+	// take as long as a reservation stays.
+	ErrReserved = errors.New("tier: object is reserved")
 	// ErrExists reports that Reserve was asked for an object that is there already.
 	ErrExists = errors.New("tier: object exists")
 	// ErrFull reports that an object has no room now: of the level, or of its tenant. Nothing

@@ -34,6 +34,8 @@ func (f *fetcher) answer(lease string, keys []Key, placed []Placed, prefix bool)
 		case errors.Is(err, ErrPending):
 			if x := f.fetches[k]; x != nil {
 				f.addInterest(x, lease, now)
+			} else {
+				placed[i].Err = fmt.Errorf("%w: %w", ErrReserved, err)
 			}
 			continue
 		case errors.Is(err, ErrNotFound):

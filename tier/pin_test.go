@@ -300,3 +300,21 @@ func TestClosedStore(t *testing.T) {
 		l.Release()
 	})
 }
+
+// TestPinOfWhatIsReserved: an object that somebody stores is told from one that is fetched.
+func TestPinOfWhatIsReserved(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		writer, reader := b.lease("writer"), b.lease("reader")
+		o := tier.Object{Key: key("reserved"), Size: 16}
+		require.NoError(t, writer.Reserve([]tier.Object{o})[0].Err)
+		for _, placed := range [][]tier.Placed{reader.Pin(keys("reserved")), reader.PinPrefix(keys("reserved", "behind"))} {
+			require.ErrorIs(t, placed[0].Err, tier.ErrReserved)
+			require.ErrorIs(t, placed[0].Err, tier.ErrPending)
+		}
+		writer.Release()
+		other := reader.Pin(keys("elsewhere"))[0]
+		require.ErrorIs(t, other.Err, tier.ErrPending)
+		require.NotErrorIs(t, other.Err, tier.ErrReserved)
+	})
+}

@@ -47,7 +47,8 @@ func (l *StoreLease) ID() string { return l.id }
 // levels are being asked for it: call Pin again, with the same lease, until the answer is another one. It is
 // fetched as long as somebody has interest. The interest of a lease ends Options.PromotedFor after its last Pin,
 // or with Unpin or Release. The other errors are ErrNotFound, with ErrUnavailable if a level could not be asked,
-// and ErrFull and ErrTooLarge of what is there, but has no room in memory.
+// and ErrFull and ErrTooLarge of what is there, but has no room in memory. Of what somebody is storing it is
+// ErrPending with ErrReserved.
 func (l *StoreLease) Pin(keys []Key) []Placed {
 	s := l.store
 	if !s.life.enter() {
@@ -82,6 +83,9 @@ func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 	s.fetcher.pinned(l.id, keys[:n], placed)
 	if n > 0 && errors.Is(placed[n-1].Err, ErrNotFound) { // it is on the way, or went between the two calls
 		placed[n-1].Err = errPending(keys[n-1])
+	}
+	if n > 0 && errors.Is(placed[n-1].Err, ErrPending) && errors.Is(expected[n-1].Err, ErrReserved) {
+		placed[n-1].Err = expected[n-1].Err
 	}
 	if n == 0 || placed[n-1].Err == nil || errors.Is(placed[n-1].Err, ErrPending) {
 		for i, p := range expected[n:] {

@@ -172,7 +172,7 @@ func (d *bodyDecoder) fields(n uint32, field func(name string)) {
 	}
 }
 
-// array reads the header of an array of at most most elements.
+// array reads the header of an array, and returns how many elements follow: not more than most.
 func (d *bodyDecoder) array(most int) int {
 	if d.err != nil {
 		return 0

@@ -166,7 +166,7 @@ func (s *Server) pin(c *client, l *lookup) {
 			if found[i] = p.Err == nil; found[i] {
 				l.left[worker][places[i]] = l.readers
 			}
-			waits[i] = errors.Is(p.Err, tier.ErrPending)
+			waits[i] = errors.Is(p.Err, tier.ErrPending) && !errors.Is(p.Err, tier.ErrReserved)
 		}
 		pending[[2]int{group, worker}] = waits
 		return err

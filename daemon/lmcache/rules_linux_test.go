@@ -508,7 +508,6 @@ func TestMalformedKeysOfDataCallsAreNoErrors(t *testing.T) {
 		offsets, _ := e.prepareStore(k, 1)
 		require.Empty(t, offsets, name)
 		require.False(t, e.commitStore(k, 1, nil), name)
-		require.False(t, e.commitStore(k, 1, []byte{0xc1}), name)
 	}
 	b.nothingHeld()
 }
