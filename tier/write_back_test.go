@@ -63,19 +63,19 @@ func TestAPendingChainIsWrittenInOrderAfterARestart(t *testing.T) {
 // written in one call for each object.
 func TestARefusedBatchIsTriedAgainInOrder(t *testing.T) {
 	in(t, func(t *testing.T) {
-		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[:1] })
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower, o.MaxCalls = o.Lower[:1], 2 }) // one call writes at a time
 		b.disk.Fail(tier.ErrUnavailable)
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 		for _, name := range names {
 			require.NoError(t, put(b, name, "", 16))
 		}
-		var order []string
-		refused := 0
+		synctest.Wait() // all of them are in the queue, and make one batch
+		var refused, order []string
 		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
 			switch {
 			case !is(c, "Put"):
-			case refused < len(names):
-				refused++
+			case len(refused) < len(names):
+				refused = append(refused, c.Key.Name)
 				return tiertest.Answer{Err: tier.ErrUnavailable}
 			default:
 				order = append(order, c.Key.Name)
@@ -83,6 +83,7 @@ func TestARefusedBatchIsTriedAgainInOrder(t *testing.T) {
 			return tiertest.Answer{}
 		})
 		b.drain()
+		require.Equal(t, names, refused)
 		require.Equal(t, names, order)
 	})
 }
