@@ -36,10 +36,10 @@ func TestVerifySilent(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, os.Truncate(file, info.Size()-1))
 		}, "damaged|corrupt"},
-		"empty":       {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, 0)) }, "corrupt|shorter|none of this layout"},
-		"huge header": {header(1<<40, "{}"), "corrupt|none of this layout"},
-		"broken JSON": {header(8, `{"a":[[[`), "corrupt|none of this layout"},
-		"no tensor":   {header(2, "{}"), "corrupt|none of this layout"},
+		"empty":       {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, 0)) }, "corrupt|shorter|not of this layout"},
+		"huge header": {header(1<<40, "{}"), "corrupt|not of this layout"},
+		"broken JSON": {header(8, `{"a":[[[`), "corrupt|not of this layout"},
+		"no tensor":   {header(2, "{}"), "corrupt|not of this layout"},
 		"link": {func(t *testing.T, file string) {
 			require.NoError(t, os.Rename(file, file+".moved"))
 			require.NoError(t, os.Symlink(filepath.Base(file)+".moved", file))
