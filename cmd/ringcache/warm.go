@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/ringcache/ringcache/encoder/warm"
@@ -33,10 +31,11 @@ type warmCommand struct {
 
 // Help is the end of ringcache warm --help.
 func (warmCommand) Help() string {
-	return `Each image goes to the engine as a chat request for one token. The engine computes the output of its encoder, and its connector stores that in the
-daemon, where all engines with the same model find it. Images are PNG, JPEG, WebP, GIF, BMP and TIFF, known by their first bytes; other files
-in folders are skipped. An image that is there twice is sent once. The engine knows an image by the bytes of its file: send the very files that clients
-send.
+	return `Each image goes to the engine as a chat request for one token. The engine computes the output of its encoder,
+and its connector stores that in the daemon, where all engines with the same model find it. Images are PNG,
+JPEG, WebP, GIF, BMP and TIFF, known by their first bytes; other files in folders are skipped. An image that
+is there twice is sent once. The engine knows an image by the bytes of its file: send the very files that
+clients send.
 
 If the engine needs a key, put the key into the environment variable ` + warmKey + `.
 
@@ -51,7 +50,7 @@ The exit status is 0 if the engine has answered all images, 1 if not or if there
 
 // Run sends the images.
 func (c warmCommand) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	defer stop()
 	return c.run(ctx, os.Stdin, os.Stdout, os.Stderr)
 }
@@ -101,13 +100,13 @@ func (c warmCommand) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	}
 	err = errors.Join(err, c.show(context.WithoutCancel(ctx), stdout, before, result))
 	if result.Sent > 0 && ctx.Err() == nil {
-		fmt.Fprintln(stdout, did(result))
+		fmt.Fprintln(stdout, outcome(result))
 	}
 	return err
 }
 
-// did tells what the engine did with the images that were sent.
-func did(r warm.Result) string {
+// outcome describes what the engine did with the images that were sent.
+func outcome(r warm.Result) string {
 	switch own := r.Sent - r.Loaded - r.Encoded; {
 	case !r.Counted:
 		return "loaded or encoded is unknown: the engine's metrics have no counts of the connector"

@@ -45,7 +45,8 @@ func (b *bed) take(l tier.Level) {
 	})
 }
 
-// openLimited opens a level of the options' capacity, and returns the size of objects of which a dozen have room.
+// openLimited opens a level of the options' capacity, and returns the size of objects of which a dozen have
+// room.
 func (b *bed) openLimited() (unit int64) {
 	b.Helper()
 	b.open(b.o.Capacity)
@@ -62,8 +63,9 @@ func child(name, parent string, size int64) tier.Object {
 	return o
 }
 
-// content returns the bytes of an object, which differ between keys, between sizes, and between places: a block of
-// random bytes again and again, with a count in it. It is made by copying, since tests make much of it.
+// content returns the bytes of an object, which differ between keys, between sizes, and between places: a
+// block of random bytes again and again, with a count in it. It is made by copying, since tests make much of
+// it.
 func content(k tier.Key, size int64) []byte {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, k.Space+"\x00"+k.Name)
@@ -165,7 +167,8 @@ func described(got, want tier.Object) error {
 }
 
 func describe(o tier.Object) string {
-	return fmt.Sprintf("{%.60q %.60q size %d parent %.60q tenant %.60q cost %v note of %d bytes %.20q}", o.Space, o.Name, o.Size, o.Parent, o.Tenant, o.Cost, len(o.Note), o.Note)
+	return fmt.Sprintf("{%.60q %.60q size %d parent %.60q tenant %.60q cost %v note of %d bytes %.20q}", o.Space,
+		o.Name, o.Size, o.Parent, o.Tenant, o.Cost, len(o.Note), o.Note)
 }
 
 // get expects objects to be there, and whole, in one batch.

@@ -101,7 +101,8 @@ func accounts(b *bed) {
 	b.leased(two, tier.Charge{Size: 100, Objects: 1, Bytes: 100, Pins: 2})
 	write(b.reserve(l, r)...)
 	b.leased(one, tier.Charge{Size: 50, Objects: 2, Bytes: 150, Pins: 3})
-	b.each("Reserve of what another lease has reserved, and of what is there", k.Reserve([]tier.Object{r, o}), tier.ErrPending, tier.ErrExists)
+	b.each("Reserve of what another lease has reserved, and of what is there", k.Reserve([]tier.Object{r, o}),
+		tier.ErrPending, tier.ErrExists)
 	b.each("Reserve of what the lease has reserved", l.Reserve([]tier.Object{r}), tier.ErrPending)
 	b.each("Pin of what is not there", l.Pin([]tier.Key{n.Key}), tier.ErrNotFound)
 	b.chargedFor(one, o, r)
@@ -116,7 +117,8 @@ func accounts(b *bed) {
 
 	one.refuse(true)
 	for what, p := range map[string][]tier.Placed{
-		"Pin": l.Pin([]tier.Key{o.Key}), "PinPrefix": l.PinPrefix(keysOf([]tier.Object{o, r})), "Reserve": l.Reserve([]tier.Object{n}),
+		"Pin": l.Pin([]tier.Key{o.Key}), "PinPrefix": l.PinPrefix(keysOf([]tier.Object{o, r})),
+		"Reserve": l.Reserve([]tier.Object{n}),
 	} {
 		b.each(what+" that the account refuses", p, tier.ErrFull)
 		b.is(what+" that the account refuses", p[0].Err, errRefused)
@@ -142,7 +144,8 @@ func accounts(b *bed) {
 	b.ended(k, o, n)
 	b.chargedFor(two)
 	if one.expired != 0 || two.expired != 1 || three.expired != 0 {
-		b.Fatalf("accounts learned of %d, %d and %d ends by time, and there was one, of the second", one.expired, two.expired, three.expired)
+		b.Fatalf("accounts learned of %d, %d and %d ends by time, and there was one, of the second", one.expired,
+			two.expired, three.expired)
 	}
 	b.free()
 }
@@ -271,7 +274,8 @@ func shrink(b *bed) {
 	last := large.Summary()
 	for large.Shrink() {
 		now := large.Summary()
-		if n := now.Pinned + now.Reserved; n >= last.Pinned+last.Reserved || n == 0 || last.Pinned+last.Reserved-n > 100 {
+		if n := now.Pinned + now.Reserved; n >= last.Pinned+last.Reserved || n == 0 ||
+			last.Pinned+last.Reserved-n > 100 {
 			b.Fatalf("Shrink of a lease with %+v left %+v", last, now)
 		}
 		if last = now; now.Reserved < 200 && now.Pinned > 0 {

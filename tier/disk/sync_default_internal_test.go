@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOnlyFilesWithAChecksumAreNotSynced: a root of the layout lmcache that was not shared was not synced, so that a
-// power failure could leave a torn file of the right length, which every read then believed.
+// TestOnlyFilesWithAChecksumAreNotSynced: a root of the layout lmcache that was not shared was not synced, so
+// that a power failure could leave a torn file of the right length, which every read then believed.
 func TestOnlyFilesWithAChecksumAreNotSynced(t *testing.T) {
 	for _, c := range []struct {
 		o    Options

@@ -90,7 +90,7 @@ def attach(segment: Segment) -> Sidecar | None:
 
     Raises :class:`CorruptError` for a file that can't be this segment's sidecar,
     and what attaching a segment raises. On a file system that is mounted
-    read-only nobody can use a sidecar, so there is none.
+    read-only no reader can lock a sidecar: there the result is as without one.
     """
     name = segment.name + SUFFIX
     if len(os.fsencode(name)) > NAME_MAX:

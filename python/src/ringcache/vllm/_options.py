@@ -61,7 +61,7 @@ class Options:
     tenant: str = ""  # whose quota counts what is stored
     timeout: float = 0.2  # seconds that a call of the daemon may take
     wait: float = 2.0  # seconds that a request waits for what comes from a disk or the network
-    lease: float = 300.0  # seconds that a promise lasts without renewal
+    lease: float = 300.0  # seconds that pinned items stay without renewal
     pin: bool = False  # register the mapping with the GPU's driver
 
     @staticmethod

@@ -1,13 +1,14 @@
 package disk
 
-// link enters e, which is present, into its family.
+// link enters e, which has become present, among the leaves, the children and the parents. Only leaves are
+// evicted, so a parent stays as long as one of its children.
 func (x *index) link(e *entry) {
 	x.objects++
 	e.leaf = -1
 	if x.children[e.id] == 0 {
 		x.addLeaf(e)
 	}
-	if x.closesRing(e) {
+	if x.closesCycle(e) {
 		e.parent = id{}
 	}
 	if e.parent != (id{}) {
@@ -18,29 +19,31 @@ func (x *index) link(e *entry) {
 	}
 }
 
-// mostAncestors bounds what is looked at under the lock. Nobody has chains of so many.
-const mostAncestors = 1 << 13
+// maxAncestors bounds the search under the lock. Chains of real objects are shorter.
+const maxAncestors = 1 << 13
 
-// closesRing reports whether e, which is about to be linked, is an ancestor of its parent. Without children it
-// is not. If the parent has more than mostAncestors, e counts as one of them, and gets no parent.
-func (x *index) closesRing(e *entry) bool {
+// closesCycle reports whether e, which is about to be linked, is an ancestor of its own parent: a cycle would
+// have no leaf, and could never be evicted. If the parent has more than maxAncestors, e counts as one of
+// them.
+func (x *index) closesCycle(e *entry) bool {
 	if x.children[e.id] == 0 {
 		return false
 	}
 	steps := 0
 	for p := e.parent; p != (id{}); {
-		if steps++; p == e.id || steps > mostAncestors {
+		if steps++; p == e.id || steps > maxAncestors {
 			return true
 		}
 		up := x.entries[p]
 		if up == nil || up.state != present {
-			return false // if it comes, it is looked at then
+			return false // when that ancestor becomes present, its own link looks for the cycle
 		}
 		p = up.parent
 	}
 	return false
 }
 
+// unlink reverses link for e, which is about to be removed. Its parent may become a leaf.
 func (x *index) unlink(e *entry) {
 	x.objects--
 	if e.leaf >= 0 {

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// probeGet is what is read of a value at first when its bytes are wanted: objects of 16 KiB, with a head of most
-	// sizes, need one round trip.
+	// probeGet is what is read of a value at first when its bytes are wanted: objects of 16 KiB, with a head
+	// of most sizes, need one round trip.
 	probeGet = 20 << 10
 	// batch is the most keys of a pipeline.
 	batch = 256
 )
 
-// looked is what there is under one key.
-type looked struct {
+// lookup is what the server has under one key.
+type lookup struct {
 	keys  keys
 	entry entry
 	// head is the beginning of the head's value, in memory of the lookup.
@@ -30,14 +30,16 @@ type looked struct {
 	err error
 }
 
-// inline returns the bytes of the object that were read with its head. Without a checksum they are all or
-// none, since nothing shows that what was read in two steps is of one value.
-func (k *looked) inline() []byte {
+// inline returns the bytes of the object that were read with its head. Without a checksum it returns all
+// bytes or none: nothing would show that two reads were of two values.
+func (k *lookup) inline() []byte {
 	if k.keys.head != k.keys.body || int64(len(k.head)) <= k.entry.offset {
 		return nil
 	}
-	// A head that fills the probe may be the beginning of a longer value, of which the length was asked a moment later.
-	if whole := int64(len(k.head)) == k.entry.offset+k.entry.object.Size && len(k.head) < probeGet; !k.entry.hasSum && !whole {
+	// A head that fills the probe may be the beginning of a longer value, of which the length was asked a
+	// moment later.
+	whole := int64(len(k.head)) == k.entry.offset+k.entry.object.Size && len(k.head) < probeGet
+	if !k.entry.hasSum && !whole {
 		return nil
 	}
 	// A server may say that the value is shorter than what it sent.
@@ -47,9 +49,9 @@ func (k *looked) inline() []byte {
 // probes lends memory for the beginnings of values.
 var probes = sync.Pool{New: func() any { b := make([]byte, 0, probeGet); return &b }}
 
-// look describes objects, in the order of the keys. The heads are valid until release.
-func (l *Level) look(ctx context.Context, wanted []tier.Key, get bool) (found []looked, release func()) {
-	found = make([]looked, len(wanted))
+// lookUp describes objects, in the order of the keys. The heads are valid until release.
+func (l *Level) lookUp(ctx context.Context, wanted []tier.Key, get bool) (found []lookup, release func()) {
+	found = make([]lookup, len(wanted))
 	probe := l.settings.Layout.probe(get)
 	memory := make([]*[]byte, 0, len(wanted))
 	release = func() {
@@ -82,12 +84,13 @@ func (l *Level) look(ctx context.Context, wanted []tier.Key, get bool) (found []
 			found[i].read(ctx, l.settings.Layout, k, heads[i], lengths[i])
 		}
 	}
-	l.lookLonger(ctx, wanted, found)
+	l.lookUpLonger(ctx, wanted, found)
 	return found, release
 }
 
-// read takes the answers of the server about one key.
-func (k *looked) read(ctx context.Context, layout Layout, key tier.Key, head *goredis.ZeroCopyStringCmd, length *goredis.IntCmd) {
+// read evaluates the answers of the server about one key.
+func (k *lookup) read(ctx context.Context, layout Layout, key tier.Key, head *goredis.ZeroCopyStringCmd,
+	length *goredis.IntCmd) {
 	err := errors.Join(head.Err(), length.Err())
 	switch {
 	case isWrongType(head.Err()) || isWrongType(length.Err()):
@@ -102,14 +105,14 @@ func (k *looked) read(ctx context.Context, layout Layout, key tier.Key, head *go
 	}
 }
 
-// lookLonger reads the heads that are longer than the probe.
-func (l *Level) lookLonger(ctx context.Context, wanted []tier.Key, found []looked) {
+// lookUpLonger reads the heads that are longer than the probe.
+func (l *Level) lookUpLonger(ctx context.Context, wanted []tier.Key, found []lookup) {
 	heads := make(map[int]*goredis.ZeroCopyStringCmd)
 	lengths := make(map[int]*goredis.IntCmd)
 	pipe := l.client.Pipeline()
 	var bytes int64
 	for i := range found {
-		var longer errLonger
+		var longer errLongerHead
 		if errors.As(found[i].err, &longer) {
 			heads[i] = getRange(ctx, found[i].keys.head, make([]byte, longer), 0)
 			_ = pipe.Process(ctx, heads[i])
@@ -123,16 +126,16 @@ func (l *Level) lookLonger(ctx context.Context, wanted []tier.Key, found []looke
 	l.exec(ctx, pipe, bytes)
 	for i := range heads {
 		found[i].read(ctx, l.settings.Layout, wanted[i], heads[i], lengths[i])
-		var longer errLonger
+		var longer errLongerHead
 		if errors.As(found[i].err, &longer) {
 			found[i].err = damaged("the head changed while it was read")
 		}
 	}
 }
 
-// getWhole reads a value of so many bytes into memory that has room for overhang bytes more, which a longer
-// value reaches: the length and the bytes are of one value, and no other command is needed to learn that.
-// Only layouts without a checksum need it, in which the bytes begin at 0.
+// getWhole reads a value of size bytes into memory that has room for overhang more. A longer value shows by
+// its extra byte, so one command tells the length and the bytes of the same value. Only layouts without a
+// checksum need that; their bytes begin at 0.
 func getWhole(ctx context.Context, key string, into []byte, size int64) *goredis.ZeroCopyStringCmd {
 	return goredis.NewZeroCopyStringCmd(ctx, into, "getrange", key, 0, size)
 }
@@ -162,7 +165,8 @@ func (l *Level) exec(ctx context.Context, pipe goredis.Pipeliner, bytes int64) {
 	}
 }
 
-// pieces calls fn with ranges of a batch until the context ends. It returns the first index that was not done, and why.
+// pieces calls fn with ranges of a batch until the context ends. It returns the first index that was not
+// done, and why.
 func (l *Level) pieces(ctx context.Context, n int, fn func(from, to int)) (int, error) {
 	for from := 0; from < n; from += batch {
 		leave, err := l.enter(ctx)

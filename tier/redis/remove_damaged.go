@@ -11,10 +11,11 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// drop removes a damaged object, and returns the error for the caller. What was evicted or replaced meanwhile was not damaged, only
-// read in two moments. Only the key of the head goes: in a layout with two keys nobody looks at the other one without it,
-// and it may be another writer's, who is about to write the head.
-func (l *Level) drop(ctx context.Context, k tier.Key, at keys, reason string) error {
+// removeDamaged removes a damaged object, and returns the error for the caller. It reads the object again in
+// a WATCH: a value that was evicted or replaced between two reads looked damaged and was not. It removes the
+// key of the head only. In a layout with two keys no reader looks for the bytes without the head, and the
+// bytes may be those of another writer, which writes the head next.
+func (l *Level) removeDamaged(ctx context.Context, k tier.Key, at keys, reason string) error {
 	bad := false
 	err := l.client.Watch(mark(ctx, noRetryMark{}), func(tx *goredis.Tx) (err error) {
 		if bad, err = l.isDamaged(ctx, tx, k, at); !bad {
@@ -31,12 +32,13 @@ func (l *Level) drop(ctx context.Context, k tier.Key, at keys, reason string) er
 	if errors.Is(err, goredis.TxFailedErr) || err == nil && !bad {
 		return missing(k)
 	}
-	// What can't be removed now is found again.
+	// A value that could not be removed is found again by the next call.
 	l.corrupt.Add(1)
 	return fmt.Errorf("tier/redis: object %v: %s: %w: %w", k, reason, tier.ErrNotFound, tier.ErrCorrupt)
 }
 
-// isDamaged looks at an object again, all of its bytes if they have a checksum. The head's key is watched by tx.
+// isDamaged looks at an object again, all of its bytes if they have a checksum. The head's key is watched by
+// tx.
 func (l *Level) isDamaged(ctx context.Context, tx *goredis.Tx, k tier.Key, at keys) (bool, error) {
 	ctx = mark(ctx, noRetryMark{})
 	layout := l.settings.Layout
@@ -72,7 +74,7 @@ func (l *Level) isDamaged(ctx context.Context, tx *goredis.Tx, k tier.Key, at ke
 		return !layout.shared(), nil
 	}
 	e, err := layout.parse(k, head[:n], body.Val())
-	var longer errLonger
+	var longer errLongerHead
 	if errors.As(err, &longer) {
 		head = make([]byte, longer)
 		if n, err = read(0, head); err != nil {
