@@ -13,30 +13,45 @@ import (
 )
 
 // write stores e under a temporary name, and then under its own. A full file system makes room as a full level
-// does, once.
+// does, once: what is in hand is written anew, and of a stream, whose bytes come only once, the step that failed is
+// done again. What only sync or close reports is too late for a stream.
 func (c *putCall) write(e *entry, p *tier.Put, parent *entry) error {
-	r := c.r
-	err := c.writeOnce(e, p, parent)
-	if p.From != nil || !errors.Is(r.explain("", err), tier.ErrFull) {
-		return err
+	roomMade := false
+	again := func(do func() error) error {
+		err := do()
+		if roomMade || !errors.Is(c.r.explain("", err), tier.ErrFull) {
+			return err
+		}
+		roomMade = true
+		if err := c.makeRoom(e, err); err != nil {
+			return err
+		}
+		return do()
 	}
+	if p.From != nil {
+		return c.writeOnce(e, p, parent, again)
+	}
+	return again(func() error { return c.writeOnce(e, p, parent, func(do func() error) error { return do() }) })
+}
+
+// makeRoom evicts as much as e takes. If nothing may go, it returns why there is no room.
+func (c *putCall) makeRoom(e *entry, full error) error {
+	r := c.r
 	r.mu.Lock()
 	victims := r.x.choose(e.bytes, 0, r.o.now(), r.o.MinAge)
 	r.mu.Unlock()
 	if len(victims) == 0 {
-		return err
+		return full
 	}
-	if err := r.evict(victims); err != nil {
-		return err
-	}
-	return c.writeOnce(e, p, parent)
+	return r.evict(victims)
 }
 
-// writeOnce stores e, or leaves nothing.
-func (c *putCall) writeOnce(e *entry, p *tier.Put, parent *entry) (err error) {
+// writeOnce stores e, or leaves nothing. step does a step that can be done again.
+func (c *putCall) writeOnce(e *entry, p *tier.Put, parent *entry, step func(do func() error) error) (err error) {
 	r := c.r
-	file, temp, err := r.folder.create()
-	if err != nil {
+	var file *os.File
+	var temp string
+	if err := step(func() (err error) { file, temp, err = r.folder.create(); return err }); err != nil {
 		return err
 	}
 	failpoint.Hit("disk.temp.created")
@@ -49,7 +64,7 @@ func (c *putCall) writeOnce(e *entry, p *tier.Put, parent *entry) (err error) {
 			_ = r.folder.root.Remove(temp) // else the next open does
 		}
 	}()
-	if err := c.fill(file, temp, p); err != nil {
+	if err := c.fill(file, temp, p, step); err != nil {
 		return err
 	}
 	failpoint.Hit("disk.temp.written")
@@ -82,7 +97,7 @@ func (c *putCall) writeOnce(e *entry, p *tier.Put, parent *entry) (err error) {
 	if err := r.folder.alive(); err != nil {
 		return err
 	}
-	if err := r.folder.rename(temp, e.path()); err != nil {
+	if err := step(func() error { return r.folder.rename(temp, e.path()) }); err != nil {
 		return err
 	}
 	renamed = true
@@ -99,7 +114,7 @@ func (c *putCall) writeOnce(e *entry, p *tier.Put, parent *entry) (err error) {
 const smallBytes = 128 << 10
 
 // fill writes head and bytes of an object.
-func (c *putCall) fill(file *os.File, temp string, p *tier.Put) error {
+func (c *putCall) fill(file *os.File, temp string, p *tier.Put, step func(do func() error) error) error {
 	r := c.r
 	var room [1024]byte
 	head, err := r.o.Layout.AppendHead(room[:0], p.Object, 0)
@@ -134,7 +149,7 @@ func (c *putCall) fill(file *os.File, temp string, p *tier.Put) error {
 			return asIs{err}
 		}
 		sum = crc32.Update(sum, castagnoli, block)
-		if err := r.folder.write(file, temp, block, offset); err != nil {
+		if err := step(func() error { return r.folder.write(file, temp, block, offset) }); err != nil {
 			return err
 		}
 		at += n
@@ -149,7 +164,7 @@ func (c *putCall) fill(file *os.File, temp string, p *tier.Put) error {
 	if err != nil {
 		return err
 	}
-	return r.folder.write(file, temp, head, 0)
+	return step(func() error { return r.folder.write(file, temp, head, 0) })
 }
 
 // atEnd reports, as an fs.ErrInvalid, that a stream goes on.
