@@ -3,6 +3,7 @@ package tier_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +57,44 @@ func TestPinHearsOfAFailureOnce(t *testing.T) {
 		time.Sleep(3 * time.Second) // longer than NegativeTTL
 		require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrNotFound)
 		require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrPending, "a new question")
+	})
+}
+
+// TestARareAskerHearsOfAFailure: who asked more rarely than one and a half times PromotedFor was told ErrPending for
+// ever.
+func TestARareAskerHearsOfAFailure(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		l := b.lease("l")
+		for _, pause := range []time.Duration{16 * time.Second, time.Hour} {
+			require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrPending)
+			time.Sleep(pause)
+			require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrNotFound, "after %v", pause)
+		}
+	})
+}
+
+// TestTheOldestAnswersAreForgotten: of askers who do not come back, no more than MaxFetches answers stay, and they
+// keep no newer ones out.
+func TestTheOldestAnswersAreForgotten(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.MaxFetches = 4 })
+		first, second := b.lease("first"), b.lease("second")
+		for i := range 10 {
+			name := strconv.Itoa(i)
+			require.ErrorIs(t, first.Pin(keys(name))[0].Err, tier.ErrPending)
+			require.ErrorIs(t, second.Pin(keys(name))[0].Err, tier.ErrPending)
+			time.Sleep(time.Minute)
+			_, _, unreported := tier.Queued(b.Store)
+			require.Equal(t, min(2*(i+1), 4), unreported)
+			require.Empty(t, tier.Check(b.Store))
+		}
+		require.ErrorIs(t, first.Pin(keys("7"))[0].Err, tier.ErrPending, "forgotten")
+		for _, name := range []string{"8", "9"} {
+			require.ErrorIs(t, first.Pin(keys(name))[0].Err, tier.ErrNotFound)
+			require.ErrorIs(t, second.Pin(keys(name))[0].Err, tier.ErrNotFound)
+		}
+		first.Release()
 	})
 }
 
