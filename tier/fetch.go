@@ -25,8 +25,8 @@ import (
 //   - finished: err is nil if the object is in memory. Then promoted pins it for those who had interest
 //     (promoted.go). Otherwise err is an answer, which each lease that asked hears of once, when it asks again,
 //     however late (of such answers the newest Options.MaxFetches are kept), and which the negative cache
-//     remembers unless only the parent is missing; or no answer (errCancelled, errAskAgain), and who asks
-//     again begins another fetch.
+//     remembers if every level was asked, and none has the object; or no answer (errCancelled, errAskAgain),
+//     and who asks again begins another fetch.
 //
 // Interest keeps a fetch going. A lease has interest for Options.PromotedFor after its last Pin, until it
 // calls Unpin or Release. A Get has interest until it returns, and a Prefetch until its context ends. A fetch

@@ -89,11 +89,11 @@ func TestTheOldestAnswersAreForgotten(t *testing.T) {
 			require.Equal(t, min(2*(i+1), 4), unreported)
 			require.Empty(t, tier.Check(b.Store))
 		}
-		require.ErrorIs(t, first.Pin(keys("7"))[0].Err, tier.ErrPending, "forgotten")
 		for _, name := range []string{"8", "9"} {
 			require.ErrorIs(t, first.Pin(keys(name))[0].Err, tier.ErrNotFound)
 			require.ErrorIs(t, second.Pin(keys(name))[0].Err, tier.ErrNotFound)
 		}
+		require.ErrorIs(t, first.Pin(keys("7"))[0].Err, tier.ErrPending, "forgotten")
 		first.Release()
 	})
 }
@@ -337,5 +337,65 @@ func TestClosedStore(t *testing.T) {
 		_, err = b.Lease(t.Context(), tier.LeaseOptions{ID: "m"})
 		require.ErrorContains(t, err, "closed")
 		l.Release()
+	})
+}
+
+// TestOnlyMissesAreRemembered: the negative cache had also what is there, but had no room in memory, or whose level
+// or parent failed. So others were told so for NegativeTTL after it was over.
+func TestOnlyMissesAreRemembered(t *testing.T) {
+	oneLevel := func(o *tier.Options) { o.Lower = o.Lower[:1] }
+	t.Run("no room", func(t *testing.T) {
+		in(t, func(t *testing.T) {
+			b := newBed(t, 3000, oneLevel)
+			require.NoError(t, put(b.maps[0], "x", "", 2000))
+			holder := b.lease("holder")
+			b.store(holder, "big", "", 2000)
+			b.drain()
+			require.ErrorIs(t, b.pin(b.lease("l"), "x")[0], tier.ErrFull)
+			holder.Release()
+			require.NoError(t, b.pin(b.lease("m"), "x")[0])
+		})
+	})
+	for _, method := range []string{"Stat", "Get"} {
+		t.Run(method+" fails", func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				b := newBed(t, 1<<20, oneLevel)
+				require.NoError(t, put(b.maps[0], "x", "", 100))
+				b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+					if is(c, method) && c.Key.Name == "x" {
+						return tiertest.Answer{Err: tier.ErrUnavailable}
+					}
+					return tiertest.Answer{}
+				})
+				require.ErrorIs(t, b.pin(b.lease("l"), "x")[0], tier.ErrUnavailable)
+				b.disk.Do(nil)
+				require.NoError(t, b.pin(b.lease("m"), "x")[0])
+			})
+		})
+	}
+	t.Run("the parent fails", func(t *testing.T) {
+		in(t, func(t *testing.T) {
+			b := newBed(t, 1<<20, oneLevel)
+			require.NoError(t, put(b.maps[0], "parent", "", 100))
+			require.NoError(t, put(b.maps[0], "child", "parent", 100))
+			b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+				if is(c, "Get") && c.Key.Name == "parent" {
+					return tiertest.Answer{Err: tier.ErrUnavailable}
+				}
+				return tiertest.Answer{}
+			})
+			require.ErrorIs(t, b.pin(b.lease("l"), "parent", "child")[1], tier.ErrNotFound)
+			b.disk.Do(nil)
+			require.NoError(t, put(b, "parent", "", 100))
+			require.NoError(t, b.pin(b.lease("m"), "child")[0])
+		})
+	})
+	t.Run("a miss", func(t *testing.T) {
+		in(t, func(t *testing.T) {
+			b := newBed(t, 1<<20, oneLevel)
+			require.ErrorIs(t, b.pin(b.lease("l"), "x")[0], tier.ErrNotFound)
+			require.NoError(t, put(b.maps[0], "x", "", 100))
+			require.ErrorIs(t, b.lease("m").Pin(keys("x"))[0].Err, tier.ErrNotFound)
+		})
 	})
 }
