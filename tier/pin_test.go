@@ -160,10 +160,13 @@ func TestWhatIsBroughtStaysForWhoAsked(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 3000, func(o *tier.Options) { o.Lower = o.Lower[1:] })
 		require.NoError(t, put(b.maps[1], "x", "", 1000))
+		wait := make(chan struct{})
+		b.remote.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Wait: wait} })
 		l, other := b.lease("l"), b.lease("other")
 		defer other.Release()
 		require.ErrorIs(t, l.Pin(keys("x"))[0].Err, tier.ErrPending)
 		require.ErrorIs(t, other.Pin(keys("x"))[0].Err, tier.ErrPending)
+		close(wait)
 		synctest.Wait()
 		for _, name := range []string{"1", "2", "3", "4"} {
 			require.NoError(t, put(b.memory, name, "", 1000))
