@@ -177,6 +177,51 @@ func TestASmallChildDoesNotPassItsParentForRoom(t *testing.T) {
 	})
 }
 
+// TestARestartKeepsTheLimitsOfTheBacklog: beside what was pending, the next store took up to MaxBacklog more of what
+// clients have pinned, and more of a tenant than its quota.
+func TestARestartKeepsTheLimitsOfTheBacklog(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) {
+			o.Lower, o.MaxBacklog, o.Quotas = o.Lower[:1], 4000, map[string]int64{"small": 2000}
+		})
+		b.disk.Fail(tier.ErrUnavailable)
+		commit := func(name, tenant string) {
+			l := b.lease("lease " + name)
+			o := object(name, "", 1000)
+			o.Tenant = tenant
+			placed := l.Reserve([]tier.Object{o})
+			require.NoError(t, placed[0].Err)
+			copy(placed[0].Bytes, content(name, 1000))
+			require.NoError(t, l.Commit(keys(name))[0])
+		}
+		restart := func() (objects int, bytes int64) {
+			killed := b.Store
+			b.memory = b.memory.Reopen()
+			b.options.Memory = b.memory
+			require.NoError(t, killed.Close())
+			b.open()
+			return b.State().Backlog, b.State().BacklogBytes
+		}
+		for i := range 4 {
+			commit(fmt.Sprint("small ", i), "small")
+		}
+		for range 2 {
+			objects, bytes := restart()
+			require.Equal(t, 2, objects)
+			require.EqualValues(t, 2000, bytes)
+		}
+		for i := range 4 {
+			commit(fmt.Sprint("other ", i), "other")
+		}
+		for range 2 {
+			objects, bytes := restart()
+			require.Equal(t, 4, objects)
+			require.EqualValues(t, 4000, bytes)
+		}
+		require.Empty(t, tier.Check(b.Store))
+	})
+}
+
 // TestAPendingWriteIsStoredAgain: memory drops it as damaged, and its next owner is another tenant.
 func TestAPendingWriteIsStoredAgain(t *testing.T) {
 	in(t, func(t *testing.T) {
