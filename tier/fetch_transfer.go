@@ -44,7 +44,7 @@ func (f *fetcher) runTransfer(j *job) {
 	}
 	t.commit()
 	for _, it := range t.items {
-		f.writes.add(it.copies, it.object)
+		f.writes.addCopy(it.copies, it.object)
 	}
 	t.finishAll()
 }

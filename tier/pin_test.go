@@ -349,7 +349,7 @@ func TestOnlyMissesAreRemembered(t *testing.T) {
 	oneLevel := func(o *tier.Options) { o.Lower = o.Lower[:1] }
 	t.Run("no room", func(t *testing.T) {
 		in(t, func(t *testing.T) {
-			b := newBed(t, 3000, oneLevel)
+			b := newBed(t, 3000, func(o *tier.Options) { o.Lower, o.MaxBacklog = o.Lower[:1], 2000 })
 			require.NoError(t, put(b.maps[0], "x", "", 2000))
 			holder := b.lease("holder")
 			b.store(holder, "big", "", 2000)

@@ -17,10 +17,10 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// isMissed reports whether Drain has only to say that what was stored again while a level was away went from memory
-// before the level could be asked.
+// isMissed reports whether Drain has only to say what levels may lack: what was stored again while one was away and
+// went from memory before it could be asked, or what the backlog had no room for.
 func isMissed(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "objects that were stored again may be missing in lower levels")
+	return err != nil && strings.Contains(err.Error(), "may be missing in lower levels")
 }
 
 // drain waits an hour at the most, by the clock of a bubble, until no write is pending.
