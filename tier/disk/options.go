@@ -36,7 +36,8 @@ type Options struct {
 	// stored. A layout whose paths do not contain the space needs it.
 	Space string
 	// Capacity is the most bytes that files and their folders take, each file rounded up to blocks of the
-	// file system, each folder one block. 0 is no limit; then a full file system makes objects go.
+	// file system, each folder one block. It holds once the index is complete, which finds what was there
+	// before. 0 is no limit; then a full file system makes objects go.
 	//
 	// A root has at most one file or folder for each 64 KiB of its capacity, of its file system without one,
 	// and 65,536 in any case; what is beyond makes objects go as a lack of room does. For each the index has
