@@ -107,7 +107,8 @@ type Lease interface {
 	Abort(keys []Key) []error
 	// SetUntil replaces LeaseOptions.Until.
 	SetUntil(until time.Time) error
-	// Expire ends the pins as if Until had passed. Reservations stay for WriteTime, and as long after Until.
+	// Expire ends the pins as if Until had passed. Reservations stay for WriteTime, and as long after Until. A
+	// restart goes by Until alone: a lease whose Until is still to come is open again.
 	Expire()
 	// Shrink gives up some of what a large lease has, and reports whether it did. Whoever calls it until
 	// it returns false, and then Release, can let others work in between.

@@ -47,7 +47,8 @@ func (l *StoreLease) ID() string { return l.id }
 // levels are being asked for it: call Pin again, with the same lease, until the answer is another one. It is
 // fetched as long as somebody has interest. The interest of a lease ends Options.PromotedFor after its last Pin,
 // or with Unpin or Release. The other errors are ErrNotFound, with ErrUnavailable if a level could not be asked,
-// and ErrFull and ErrTooLarge of what is there, but has no room in memory.
+// and ErrFull and ErrTooLarge of what is there, but has no room in memory. ErrNotFound is also the answer about an
+// object whose parent is neither in memory nor asked for as well, though a level has the object.
 func (l *StoreLease) Pin(keys []Key) []Placed {
 	s := l.store
 	if !s.life.enter() {

@@ -1,16 +1,19 @@
 package disk
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/tiertest"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -307,4 +310,79 @@ func TestSampleIsGood(t *testing.T) {
 		x.endRemoval(e, evicted)
 	}
 	require.Less(t, sum/200, n/10, "the mean rank of those that go, of %d", n)
+}
+
+// TestFullFileSystemGoesOnWithAStream: a store writes everything by streams, of which no byte comes twice. When the
+// file system was full, they were refused, and nothing was evicted.
+func TestFullFileSystemGoesOnWithAStream(t *testing.T) {
+	for _, op := range []operation{opCreate, opWrite, opRename} {
+		for nth := int64(1); nth <= 4; nth++ { // three blocks and the head
+			if nth > 1 && op != opWrite {
+				continue
+			}
+			t.Run(fmt.Sprint(op, " ", nth), func(t *testing.T) {
+				dir := t.TempDir()
+				f := &failer{once: true}
+				l := ready(t, dir, Options{fail: f.fail})
+				size := 2*blockBytes + 1000
+				mustPut(t, l, "old", size)
+				stream := func(name string) error {
+					puts := []tier.Put{{Object: objectOf(name, size), From: bytes.NewReader(content(name, size))}}
+					l.Put(t.Context(), puts)
+					return puts[0].Err
+				}
+				f.arm(op, syscall.ENOSPC, nth)
+				require.NoError(t, stream("new"))
+				f.disarm()
+				mustGet(t, l, "new", size)
+				requireMiss(t, stat(l, "old"))
+				require.EqualValues(t, 1, l.Usage().Evicted)
+
+				f.once = false // it stays full: nothing is half there, and the next try has its own room
+				f.arm(op, syscall.ENOSPC, nth)
+				require.ErrorIs(t, stream("newer"), tier.ErrFull)
+				f.disarm()
+				requireMiss(t, stat(l, "newer"))
+				_, temporary, _ := files(t, dir)
+				require.Empty(t, temporary)
+				require.NoError(t, stream("newer"))
+				mustGet(t, l, "newer", size)
+			})
+		}
+	}
+}
+
+// TestWriteBackOverAFullFileSystem: what a store writes in the background and through is there, in place of older
+// objects.
+func TestWriteBackOverAFullFileSystem(t *testing.T) {
+	for _, policy := range []tier.Write{tier.Back, tier.Through} {
+		dir := t.TempDir()
+		var l *Level
+		fail := func(op operation, _ string) error { // room for ten objects
+			if op == opCreate && l != nil && l.Usage().Objects >= 10 {
+				return syscall.ENOSPC
+			}
+			return nil
+		}
+		l = ready(t, dir, Options{Layout: noFolders{}, fail: fail})
+		s, err := tier.Open(t.Context(), tier.Options{
+			Memory: tiertest.NewMap(tiertest.MapOptions{Name: "memory"}),
+			Lower:  []tier.Lower{{Level: l, Write: policy}},
+		})
+		require.NoError(t, err)
+		defer s.Close()
+		for i := range 30 {
+			o := objectOf(fmt.Sprint(i), 1000)
+			puts := []tier.Put{{Object: o, Bytes: content(o.Name, 1000)}}
+			if i%2 == 1 {
+				puts[0] = tier.Put{Object: o, From: bytes.NewReader(content(o.Name, 1000))}
+			}
+			s.Put(t.Context(), puts)
+			require.NoError(t, puts[0].Err)
+			_, err := s.Drain(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, stat(l, o.Name), "object %d", i)
+		}
+		require.EqualValues(t, 20, l.Usage().Evicted)
+	}
 }

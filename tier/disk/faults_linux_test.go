@@ -205,7 +205,12 @@ func TestFullFileSystem(t *testing.T) {
 	stored := map[string]int{}
 	for i := range 60 { // without a capacity: what is there goes when the file system is full
 		name := fmt.Sprint(i)
-		mustPut(t, l, name, 50_000)
+		puts := []tier.Put{{Object: objectOf(name, 50_000), Bytes: content(name, 50_000)}}
+		if i%2 == 1 {
+			puts[0].From, puts[0].Bytes = bytes.NewReader(puts[0].Bytes), nil
+		}
+		l.Put(t.Context(), puts)
+		require.NoError(t, puts[0].Err)
 		stored[name] = 50_000
 	}
 	u := l.Usage()

@@ -36,8 +36,8 @@ type Options struct {
 	// stored. A layout whose paths do not contain the space needs it.
 	Space string
 	// Capacity is the most bytes that files and their folders take, each file rounded up to blocks of the
-	// file system, each folder one block. 0 is no limit; then objects are evicted when the file system is
-	// full.
+	// file system, each folder one block. It holds once the index is complete, which finds what was there
+	// before. 0 is no limit; then objects are evicted when the file system is full.
 	//
 	// A root has at most one file or folder for each 64 KiB of its capacity, of its file system without one,
 	// and 65,536 in any case; beyond that, objects are evicted as for room. For each the index has

@@ -12,33 +12,48 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// write stores the file of e. If the file system is full, other objects are evicted as for a full level, and
-// the write is tried once more; a stream can't be read again.
+// write stores e under a temporary name, and then under its own. A full file system makes room as a full level
+// does, once: what is in hand is written anew, and of a stream, whose bytes come only once, the step that failed is
+// done again. What only sync or close reports is too late for a stream.
 func (c *putCall) write(e *entry, p *tier.Put, parent *entry) error {
-	r := c.r
-	err := c.writeOnce(e, p, parent)
-	// A stream is read up to the error, and can't be read again.
-	if p.From != nil || !errors.Is(r.explain("", err), tier.ErrFull) {
-		return err
+	roomMade := false
+	again := func(do func() error) error {
+		err := do()
+		if roomMade || !errors.Is(c.r.explain("", err), tier.ErrFull) {
+			return err
+		}
+		roomMade = true
+		if err := c.makeRoom(e, err); err != nil {
+			return err
+		}
+		return do()
 	}
+	if p.From != nil {
+		return c.writeOnce(e, p, parent, again)
+	}
+	return again(func() error { return c.writeOnce(e, p, parent, func(do func() error) error { return do() }) })
+}
+
+// makeRoom evicts as much as e takes. If nothing may go, it returns why there is no room.
+func (c *putCall) makeRoom(e *entry, full error) error {
+	r := c.r
 	r.mu.Lock()
 	victims := r.x.chooseVictims(e.bytes, 0, r.o.now(), r.o.MinAge)
 	r.mu.Unlock()
 	if len(victims) == 0 {
-		return err
+		return full
 	}
-	if err := r.evict(victims); err != nil {
-		return err
-	}
-	return c.writeOnce(e, p, parent)
+	return r.evict(victims)
 }
 
 // writeOnce writes a temporary file, syncs it if wanted, and renames it to the path of e, in this order: a
-// file under its final name is always complete. After an error neither file is left.
-func (c *putCall) writeOnce(e *entry, p *tier.Put, parent *entry) (err error) {
+// file under its final name is always complete. After an error neither file is left. step does a step that can be
+// done again.
+func (c *putCall) writeOnce(e *entry, p *tier.Put, parent *entry, step func(do func() error) error) (err error) {
 	r := c.r
-	file, temp, err := r.folder.create()
-	if err != nil {
+	var file *os.File
+	var temp string
+	if err := step(func() (err error) { file, temp, err = r.folder.create(); return err }); err != nil {
 		return err
 	}
 	failpoint.Hit("disk.temp.created")
@@ -51,7 +66,7 @@ func (c *putCall) writeOnce(e *entry, p *tier.Put, parent *entry) (err error) {
 			_ = r.folder.root.Remove(temp) // if that fails, the next Open removes it
 		}
 	}()
-	if err := c.fill(file, temp, p); err != nil {
+	if err := c.fill(file, temp, p, step); err != nil {
 		return err
 	}
 	failpoint.Hit("disk.temp.written")
@@ -86,7 +101,7 @@ func (c *putCall) writeOnce(e *entry, p *tier.Put, parent *entry) (err error) {
 	if err := r.folder.checkThere(); err != nil {
 		return err
 	}
-	if err := r.folder.rename(temp, e.path()); err != nil {
+	if err := step(func() error { return r.folder.rename(temp, e.path()) }); err != nil {
 		return err
 	}
 	renamed = true
@@ -104,7 +119,7 @@ const smallBytes = 128 << 10
 
 // fill writes an object to its temporary file. The head of a larger one is written last, since it has the
 // checksum of the bytes, which are summed while they are written.
-func (c *putCall) fill(file *os.File, temp string, p *tier.Put) error {
+func (c *putCall) fill(file *os.File, temp string, p *tier.Put, step func(do func() error) error) error {
 	r := c.r
 	var room [1024]byte
 	head, err := r.o.Layout.AppendHead(room[:0], p.Object, 0)
@@ -141,7 +156,7 @@ func (c *putCall) fill(file *os.File, temp string, p *tier.Put) error {
 			return callerError{err}
 		}
 		sum = crc32.Update(sum, castagnoli, block)
-		if err := r.folder.write(file, temp, block, offset); err != nil {
+		if err := step(func() error { return r.folder.write(file, temp, block, offset) }); err != nil {
 			return err
 		}
 		at += n
@@ -156,7 +171,7 @@ func (c *putCall) fill(file *os.File, temp string, p *tier.Put) error {
 	if err != nil {
 		return err
 	}
-	return r.folder.write(file, temp, head, 0)
+	return step(func() error { return r.folder.write(file, temp, head, 0) })
 }
 
 // atEnd returns an fs.ErrInvalid if a stream has more bytes than the object.

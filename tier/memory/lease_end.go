@@ -31,16 +31,26 @@ func (x *lease) setUntil(until time.Time) error {
 	return nil
 }
 
-// Expire implements tier.Lease.
+// Expire implements tier.Lease. A lease without a time gets one in the table, by which the next process ends it.
+// Another keeps its own: the client was told that it may write until then.
 func (x *lease) Expire() {
 	if x.enter() != nil {
 		return
 	}
 	defer x.leave()
-	if !x.expired {
-		x.expire(x.l.now())
-		x.l.startSweep()
+	if x.expired {
+		return
 	}
+	now := x.l.now()
+	if r := x.record; r.Until == 0 {
+		r.Until = leasetable.Nanoseconds(now)
+		// If the table is away, so is the level.
+		if x.l.touch(func() error { x.place = x.l.table.ReplaceLease(x.place, r); return nil }) == nil {
+			x.record = r
+		}
+	}
+	x.expire(now)
+	x.l.startSweep()
 }
 
 // Shrink implements tier.Lease. At most a slice goes, and none of the last one, which goes with the lease.
