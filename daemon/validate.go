@@ -136,7 +136,7 @@ func (c Config) diskProblems() []problem {
 		wrong("disk", "%v", err)
 	case !filepath.IsAbs(at.Folder):
 		wrong("disk", "%q must be the absolute path of a folder", c.Disk)
-	case at.Foreign() && at.Space == "":
+	case at.Space == "" && at.NeedsSpace():
 		wrong("disk", "%s names no space, and files of this layout do not contain the space of their objects, which clients get as the space of their session: add &space=SPACE", c.Disk)
 	default:
 		if err := c.diskOptions(at).Validate(); err != nil {
