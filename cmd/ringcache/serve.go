@@ -100,8 +100,11 @@ func (e statusError) Unwrap() error { return e.error }
 // badConfig is the exit status of a wrong configuration, EX_CONFIG of sysexits: a service manager need not try again.
 const badConfig = 78
 
-func (c serveFlags) load() (daemon.Config, error) {
-	config, err := c.sources().Load()
+func (c serveFlags) load() (daemon.Config, error) { return load(c.sources()) }
+
+// load makes a configuration. What is wrong with it has an exit status of its own.
+func load(s daemon.Sources) (daemon.Config, error) {
+	config, err := s.Load()
 	if wrong := (*daemon.ConfigError)(nil); errors.As(err, &wrong) {
 		err = statusError{err, badConfig}
 	}
