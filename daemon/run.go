@@ -182,8 +182,11 @@ func (r *runner) serve(ctx context.Context) error {
 	r.levels.fresh = false
 	r.phase.set(phaseServing)
 	r.notify.ready("serving")
-	r.log.Info("serving", "version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size),
-		"disk", r.config.Disk, "redis", r.config.Redis, "http", r.config.HTTP, "pid", os.Getpid())
+	where := []any{"version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size)}
+	for _, x := range r.config.lower() {
+		where = append(where, x.key, x.place)
+	}
+	r.log.Info("serving", append(where, "http", r.config.HTTP, "pid", os.Getpid())...)
 	if r.config.Prefault {
 		tasks.Go(func() { r.prefault(background) })
 	}

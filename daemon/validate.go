@@ -45,10 +45,10 @@ func (c Config) problems() []problem {
 		wrong("socket", "%q must be an absolute path of at most %d bytes", c.Socket, maxSocket)
 	}
 	all = append(all, c.memoryProblems()...)
-	all = append(all, c.diskProblems()...)
-	all = append(all, c.redisProblems()...)
-	oneOf("disk-write", c.DiskWrite, "back", "around")
-	oneOf("redis-write", c.RedisWrite, "back", "around")
+	for _, x := range c.lower() {
+		all = append(all, x.problems()...)
+		oneOf(x.key+"-write", x.write, "back", "around")
+	}
 	if c.HTTP != httpOff {
 		host, port, err := net.SplitHostPort(c.HTTP)
 		n, portErr := strconv.ParseUint(port, 10, 16)
