@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/internal/terminal"
 	shmmemory "github.com/ringcache/ringcache/shmring/memory"
@@ -90,6 +91,7 @@ type runner struct {
 
 	levels   *levels
 	registry *registry.Registry // of the sessions of all protocols
+	rooms    *fair.Rooms        // of their requests
 	server   *Server
 	socket   *socket
 	phase    phases
@@ -150,7 +152,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer r.registry.Close()
-	o.registry = r.registry
+	r.rooms = newRooms()
+	o.registry, o.rooms = r.registry, r.rooms
 	if r.server, err = NewServer(o); err != nil {
 		return err
 	}
@@ -219,7 +222,7 @@ func (r *runner) giveBack(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
-			if r.server.rooms.burstEnded() {
+			if r.rooms.BurstEnded() {
 				debug.FreeOSMemory()
 			}
 		}
