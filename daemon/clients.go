@@ -61,6 +61,9 @@ func (s *Server) clientList() []wire.ClientState {
 	found := s.registry.Visits(maxClients)
 	out := make([]wire.ClientState, len(found))
 	for i, x := range found {
+		if x.Protocol != protocol {
+			x.Session = x.Protocol + "/" + x.Session
+		}
 		out[i] = wire.ClientState{
 			Session: x.Session, Client: x.Label, PID: x.PID, Space: x.Space, Seconds: int64(now.Sub(x.Since) / time.Second),
 			Idle: int64(now.Sub(x.Last) / time.Second), Hits: x.Use.Hits, Misses: x.Use.Misses, Stored: x.Use.Stored,

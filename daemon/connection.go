@@ -110,7 +110,6 @@ func (c *connection) serve() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.conns, c)
-		s.leavePart(c.client)
 	}()
 	defer c.client.Leave()
 	defer func() {

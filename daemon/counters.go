@@ -66,7 +66,7 @@ func (s *Server) Counters() Counters {
 	s.mu.Lock()
 	c.Connections = len(s.conns)
 	s.mu.Unlock()
-	c.Messages = s.rooms.used()
+	c.Messages = s.rooms.Used()
 	s.meter.fill(&c)
 	return c
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/internal/terminal"
 	shmmemory "github.com/ringcache/ringcache/shmring/memory"
@@ -91,6 +92,7 @@ type runner struct {
 
 	levels   *levels
 	registry *registry.Registry // of the sessions of all protocols
+	rooms    *fair.Rooms        // of their requests
 	server   *Server
 	socket   *socket
 	phase    phases
@@ -151,7 +153,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer r.registry.Close()
-	o.registry = r.registry
+	r.rooms = newRooms()
+	o.registry, o.rooms = r.registry, r.rooms
 	if r.server, err = NewServer(o); err != nil {
 		return err
 	}
@@ -183,8 +186,11 @@ func (r *runner) serve(ctx context.Context) error {
 	r.levels.fresh = false
 	r.phase.set(phaseServing)
 	r.notify.ready("serving")
-	r.log.Info("serving", "version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size),
-		"disk", r.config.Disk, "redis", r.config.Redis, "http", r.config.HTTP, "pid", os.Getpid())
+	where := []any{"version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size)}
+	for _, x := range r.config.lower() {
+		where = append(where, x.key, x.place)
+	}
+	r.log.Info("serving", append(where, "http", r.config.HTTP, "pid", os.Getpid())...)
 	if r.config.Prefault {
 		tasks.Go(func() { r.prefault(background) })
 	}
@@ -217,7 +223,7 @@ func (r *runner) giveBack(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
-			if r.server.rooms.burstEnded() {
+			if r.rooms.BurstEnded() {
 				debug.FreeOSMemory()
 			}
 		}

@@ -45,10 +45,10 @@ func (c Config) problems() []problem {
 		wrong("socket", "%q must be an absolute path of at most %d bytes", c.Socket, maxSocket)
 	}
 	all = append(all, c.memoryProblems()...)
-	all = append(all, c.diskProblems()...)
-	all = append(all, c.redisProblems()...)
-	oneOf("disk-write", c.DiskWrite, "back", "around")
-	oneOf("redis-write", c.RedisWrite, "back", "around")
+	for _, x := range c.lower() {
+		all = append(all, x.problems()...)
+		oneOf(x.key+"-write", x.write, "back", "around")
+	}
 	if c.HTTP != httpOff {
 		host, port, err := net.SplitHostPort(c.HTTP)
 		n, portErr := strconv.ParseUint(port, 10, 16)
@@ -136,7 +136,7 @@ func (c Config) diskProblems() []problem {
 		wrong("disk", "%v", err)
 	case !filepath.IsAbs(at.Folder):
 		wrong("disk", "%q must be the absolute path of a folder", c.Disk)
-	case at.Foreign() && at.Space == "":
+	case at.Space == "" && at.NeedsSpace():
 		wrong("disk", "%s names no space, and files of this layout do not contain the space of their objects, which clients get as the space of their session: add &space=SPACE", c.Disk)
 	default:
 		if err := c.diskOptions(at).Validate(); err != nil {

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from conftest import SCALE, _older, _own
+from objects import DTYPES
 from PIL import Image
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -23,9 +24,6 @@ NUMPY = {"|b1": 1, "|u1": 1, "|i1": 1, "<u2": 2, "<i2": 2, "<u4": 4, "<i4": 4, "
          "<f8": 8,
          ">u2": 2, ">i4": 4, ">f8": 8, "<c8": 8, "<c16": 16, "<U2": 8, "|S3": 3, "<M8[ns]": 8, "<m8[s]": 8}
 NO_SCALAR = {"<c8", "<c16", "<M8[ns]", "<m8[s]", "complex64"}  # their 0-d arrays are pickled
-TORCH = {"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint16": 2, "uint32": 4, "uint64": 8,
-         "float16": 2,
-         "float32": 4, "float64": 8, "bfloat16": 2, "complex64": 8, "float8_e4m3fn": 1}
 BITS = {"1": 1, "L": 8, "P": 8, "I": 32, "F": 32, "I;16": 16, "I;16B": 16, "LA": 16, "La": 16, "PA": 16, "RGB": 24,
         "YCbCr": 24, "LAB": 24,
         "HSV": 24, "RGBA": 32, "RGBa": 32, "RGBX": 32, "CMYK": 32}
@@ -98,7 +96,7 @@ class Draw:
 
     def dense(self, sizes):
         dtype = self.r.choice(list(sizes))
-        if dtype == "float8_e4m3fn" and self.r.random() < 0.8:
+        if dtype.startswith("float8") and self.r.random() < 0.8:
             dtype = "bfloat16"
         shape = self.shape(dtype)
         return {"dtype": dtype, "shape": shape, "hex": self.content(dtype, math.prod(shape) * sizes[dtype]).hex()}
@@ -107,7 +105,7 @@ class Draw:
         return {"ndarray": self.dense(NUMPY)}
 
     def tensor(self):
-        return {"tensor": self.dense(TORCH)}
+        return {"tensor": self.dense(DTYPES)}
 
     def image(self):
         mode, w, h = self.r.choice(list(BITS)), self.r.randint(1, 20), self.r.randint(1, 5)

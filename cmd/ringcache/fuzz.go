@@ -87,17 +87,10 @@ func (c fuzzCommand) Validate() error {
 
 // invariants returns the names of those that --placement own checks.
 func (c fuzzCommand) invariants() []string {
+	checked, _ := ringrules.Options{FIFO: c.Fifo}.Checked() // the error would be about Without
 	var names []string
-	for _, i := range ringrules.Invariants() {
-		switch i.Name {
-		case "placement", "stale-at-once": // off, and no flag switches them on
-		case "fifo":
-			if c.Fifo {
-				names = append(names, i.Name)
-			}
-		default:
-			names = append(names, i.Name)
-		}
+	for _, i := range checked {
+		names = append(names, i.Name)
 	}
 	return names
 }

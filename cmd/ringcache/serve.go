@@ -103,8 +103,11 @@ func (e statusError) Unwrap() error { return e.error }
 // try again.
 const badConfig = 78
 
-func (c serveFlags) load() (daemon.Config, error) {
-	config, err := c.sources().Load()
+func (c serveFlags) load() (daemon.Config, error) { return load(c.sources()) }
+
+// load makes a configuration. What is wrong with it has an exit status of its own.
+func load(s daemon.Sources) (daemon.Config, error) {
+	config, err := s.Load()
 	if wrong := (*daemon.ConfigError)(nil); errors.As(err, &wrong) {
 		err = statusError{err, badConfig}
 	}

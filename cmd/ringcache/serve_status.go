@@ -129,7 +129,7 @@ func (c serveStatus) Run(parent *serveCommand) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
-	s, err := askStatus(ctx, config.Socket)
+	s, err := askStatus(ctx, config.Socket, "ringcache serve status")
 	if refused := (*wire.Error)(nil); !c.JSON && errors.As(err, &refused) && refused.Kind == wire.KindBusy {
 		_, err = fmt.Printf("the daemon at %s is running, and has no room for another client: %s\n", config.Socket,
 			printable(refused.Text))
@@ -144,9 +144,9 @@ func (c serveStatus) Run(parent *serveCommand) error {
 	return s.print(os.Stdout)
 }
 
-// askStatus asks as a session of its own, which has no leases.
-func askStatus(ctx context.Context, socket string) (_ *status, err error) {
-	c, err := client.Dial(ctx, client.Options{Socket: socket, Name: "ringcache serve status"})
+// askStatus asks as a session of its own, which has no leases. name is what the daemon shows others of it.
+func askStatus(ctx context.Context, socket, name string) (_ *status, err error) {
+	c, err := client.Dial(ctx, client.Options{Socket: socket, Name: name})
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,8 @@ type warmCommand struct {
 	MaxSize     int64         `default:"67108864" help:"Most bytes of an image."`
 	Timeout     time.Duration `default:"10m" help:"Most time for a request."`
 	Patience    time.Duration `default:"5m" help:"How long to wait for an engine that is away or too busy; for a daemon at most 10 seconds."`
-	Socket      string        `type:"path" help:"Socket of the daemon: show what its tiers have at the end."`
+	Socket      string        `type:"path" placeholder:"PATH" help:"Socket of the daemon, whose tiers are shown at the end; else that of RINGCACHE_SOCKET, or of the daemon's configuration."`
+	Config      string        `type:"path" placeholder:"FILE" help:"Configuration of the daemon, for its socket; else that of RINGCACHE_CONFIG."`
 }
 
 // Help is the end of ringcache warm --help.
@@ -64,6 +65,10 @@ func (c warmCommand) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		State: c.State, MaxSize: c.MaxSize, Timeout: c.Timeout, Patience: c.Patience,
 	}
 	if err := o.Validate(); err != nil {
+		return err
+	}
+	var err error
+	if c.Socket, err = c.socket(); err != nil {
 		return err
 	}
 	found, err := c.find(ctx, stdin)

@@ -271,7 +271,9 @@ func answerStat(conn net.Conn, states func() wire.State) {
 			return
 		}
 		p := wire.Reply{ID: q.ID}
-		if q.Op == wire.Hello {
+		if q.Op == wire.Hello && q.Client != "ringcache warm" {
+			p.Error = &wire.Error{Kind: wire.KindInvalid, Text: "the client is " + q.Client}
+		} else if q.Op == wire.Hello {
 			p.Version, p.Server = wire.Version, "test"
 			p.Segment, p.Limits = &wire.Segment{Name: "s", Size: 1 << 20, Generation: 1, Inode: 1},
 				&wire.Limits{Names: 1, Seconds: 1, Held: 1, Leases: 1}
@@ -345,4 +347,37 @@ func TestWarmWaitsForTheDaemon(t *testing.T) {
 	require.NoError(t, <-renamed)
 	require.NoError(t, err)
 	require.Contains(t, out, "memory")
+}
+
+// TestWarmFindsTheSocketAsServeStatusDoes: warm ignored RINGCACHE_SOCKET and the daemon's configuration, and was shown
+// to others as "ringcache serve status".
+func TestWarmFindsTheSocketAsServeStatusDoes(t *testing.T) {
+	dir := warmFolder(t, 1)
+	url := warmEngine(t, nil)
+	socket := warmDaemon(t, func() wire.State { return wire.State{Levels: []wire.Level{{Name: "memory", Objects: 1}}} })
+	config := filepath.Join(t.TempDir(), "ringcache.yaml")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, "socket: %s\n", socket), 0o600))
+	none := filepath.Join(dir, "none")
+	for _, c := range []struct {
+		variable, value string
+		args            []string
+	}{
+		{"RINGCACHE_SOCKET", socket, nil},
+		{"RINGCACHE_SOCKET", none, []string{"--socket", socket}},
+		{"RINGCACHE_CONFIG", config, nil},
+		{"RINGCACHE_CONFIG", "", []string{"--config", config}},
+	} {
+		t.Run(fmt.Sprint(c.variable, c.args), func(t *testing.T) {
+			t.Setenv(c.variable, c.value)
+			out, _, err := warmed(t.Context(), t, "", append(c.args, "--url", url, dir)...)
+			require.NoError(t, err)
+			require.Contains(t, out, "memory")
+		})
+	}
+	t.Setenv("RINGCACHE_SOCKET", none)
+	_, _, err := warmed(t.Context(), t, "", "--url", url, "--patience", "1ms", dir)
+	require.ErrorContains(t, err, "no daemon listens at "+none)
+	t.Setenv("RINGCACHE_SOKET", socket)
+	_, _, err = warmed(t.Context(), t, "", "--url", url, dir)
+	require.ErrorContains(t, err, "RINGCACHE_SOKET")
 }

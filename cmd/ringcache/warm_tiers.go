@@ -6,15 +6,40 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"syscall"
 	"text/tabwriter"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon"
 	"github.com/ringcache/ringcache/encoder/warm"
 )
 
 // warmStatTime is the longest wait for the daemon, which answers without input and output.
 const warmStatTime = 10 * time.Second
+
+// socket returns the socket of the daemon, as ringcache serve status finds it. It is empty if nobody names one and
+// none is at the usual place: an engine may share the outputs by other means.
+func (c warmCommand) socket() (string, error) {
+	s := daemon.Sources{Environ: os.Environ(), File: c.Config, Flags: map[string]string{}}
+	if c.Socket != "" {
+		s.Flags["socket"] = c.Socket
+	}
+	config, err := load(s)
+	if err != nil {
+		return "", err
+	}
+	usual, err := daemon.Sources{}.Load()
+	if err != nil {
+		return "", err
+	}
+	if c.Socket == "" && config.Socket == usual.Socket {
+		if _, err := os.Stat(usual.Socket); errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+	}
+	return config.Socket, nil
+}
 
 // tiers asks the daemon for its state. It returns nil if no socket is given.
 func (c warmCommand) tiers(ctx context.Context) (*status, error) {
@@ -23,7 +48,7 @@ func (c warmCommand) tiers(ctx context.Context) (*status, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, warmStatTime)
 	defer cancel()
-	s, err := askStatus(ctx, c.Socket)
+	s, err := askStatus(ctx, c.Socket, "ringcache warm")
 	if err != nil {
 		return nil, explainStatus(c.Socket, err)
 	}

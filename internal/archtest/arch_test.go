@@ -41,6 +41,8 @@ var floors = [][]string{
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
+	{"daemon/internal/process", "daemon/internal/fair"}, // with the registry: for each protocol of the daemon
+	{"daemon/internal/registry"},
 	{"daemon/wire"},
 	{"daemon/client"},
 	{"daemon"},

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,8 +16,8 @@ import (
 type Sync int
 
 const (
-	// SyncDefault is SyncNever for the layout Native of a root that is not shared, whose checksums find torn
-	// files, and SyncFile otherwise: stock readers verify none, and other layouts may have none.
+	// SyncDefault is SyncNever for a root that is not shared if files of its layout have checksums, which find
+	// torn files (Native), and SyncFile otherwise: stock readers verify none.
 	SyncDefault Sync = iota
 	// SyncNever leaves that to the kernel. After a power failure the newest objects may be gone; the
 	// checksum finds those that are torn.
@@ -110,6 +111,15 @@ func separatesSpaces(l Layout) bool {
 	return errors.Join(errA, errB) == nil && a != b
 }
 
+// hasSums reports whether files of a layout have a checksum of their bytes, whatever the object is. A layout that
+// refuses objects without a note counts as one without checksums.
+func hasSums(l Layout) bool {
+	o := tier.Object{Key: tier.Key{Space: "a", Name: "0123456789abcdef"}}
+	a, errA := l.AppendHead(nil, o, 1)
+	b, errB := l.AppendHead(nil, o, 2)
+	return errors.Join(errA, errB) == nil && !bytes.Equal(a, b)
+}
+
 // layout returns the layout with its default, for Validate, which comes before withDefaults.
 func (o Options) layout() Layout {
 	if o.Layout == nil {
@@ -126,7 +136,7 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Sync == SyncDefault {
 		o.Sync = SyncFile
-		if o.Layout == (Native{}) && !o.Shared {
+		if hasSums(o.Layout) && !o.Shared {
 			o.Sync = SyncNever
 		}
 	}

@@ -163,7 +163,7 @@ func TestInterestKeepsLeases(t *testing.T) {
 	require.Len(t, b.registry.Leases(10), 2)
 	require.ErrorIs(t, pin("x"), tier.ErrNotFound)
 	require.Len(t, b.registry.Leases(10), 2, "a miss beside it ends nothing")
-	b.pass(11 * time.Second)
+	b.pass(interestTime + time.Second)
 	require.ErrorIs(t, pin("x"), tier.ErrNotFound)
 	require.Len(t, b.registry.Leases(10), 1)
 }

@@ -3,12 +3,15 @@ package registry
 import (
 	"fmt"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/internal/failpoint"
 )
 
 // Client is a process, with all its sessions. Its fields are guarded by the lock of the registry.
 type Client struct {
+	Part fair.Part // of what requests take, whatever their protocol; the registry does not look at it
+
 	registry *Registry
 	process  *process.Process
 	entered  int // connections

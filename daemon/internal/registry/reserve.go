@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"time"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
@@ -59,10 +60,13 @@ func (l *lease) reserve(o *tier.Object, most int64) tier.Placed {
 	return p
 }
 
-// again answers for what the lease has reserved already.
+// again answers for what the lease has reserved already. The cost may differ: it is a hint, and the first one counts.
 func again(o *tier.Object, own tier.Placed) tier.Placed {
-	if was := own.Object; was.Size != o.Size || was.Parent != o.Parent || was.Tenant != o.Tenant || !bytes.Equal(was.Note, o.Note) {
-		return tier.Placed{Err: fmt.Errorf("object %v is reserved already, with another size, note, parent or tenant; abort it first: %w", o.Key, fs.ErrInvalid)}
+	was, asked := own.Object, *o
+	same := bytes.Equal(was.Note, asked.Note)
+	was.Note, asked.Note, asked.Cost = nil, nil, was.Cost
+	if !same || !reflect.DeepEqual(was, asked) {
+		return tier.Placed{Err: fmt.Errorf("object %v is reserved already, with another description; abort it first: %w", o.Key, fs.ErrInvalid)}
 	}
 	own.Err = nil
 	return own

@@ -252,6 +252,7 @@ def _commit(name: str, revision: str | None) -> str | None:
     return None
 
 
+# See docs/decisions.md, "Weights are told apart by samples of every tensor".
 def weights_digest(path: pathlib.Path) -> str:
     """A digest of a model's folder, or of its one file: of its configuration, and of samples of
     its weights, a kibibyte of every tensor.
