@@ -70,23 +70,12 @@ func outputsEncode(p *params) (reply, error) {
 	var j outputsJSON
 	strictly(p, "outputs", &j)
 	m := j.message(p)
-	if p.err != nil {
-		return nil, p.err
-	}
 	f, err := c.EncodeOutputs(m)
-	if err != nil {
-		return nil, err
-	}
-	return hexFrames(f), nil
+	return hexFrames(f), err
 }
 
 func outputsDecode(p *params) (reply, error) {
-	c := p.codec(0)
-	f := p.frames()
-	if p.err != nil {
-		return nil, p.err
-	}
-	m, err := c.DecodeOutputs(f)
+	m, err := p.codec(0).DecodeOutputs(p.frames())
 	if errors.Is(err, enginecore.ErrEngineDead) {
 		return reply{"dead": true}, nil
 	}

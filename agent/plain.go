@@ -98,10 +98,7 @@ func decodePlainNumber(s string) (any, error) {
 	if strings.ContainsAny(s, ".eE") {
 		return strconv.ParseFloat(s, 64)
 	}
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return n, nil
-	}
-	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
+	if n := integer(s); n != nil {
 		return n, nil
 	}
 	return nil, fmt.Errorf("%.40s is no integer of 64 bits", s)
@@ -136,10 +133,8 @@ func decodeTagged(tag string, raw rawJSON, depth int) (any, error) {
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return nil, err
 		}
-		for _, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-			if s == encodePlain(f).(reply)["$float"] {
-				return f, nil
-			}
+		if f, ok := specialFloats[s]; ok {
+			return f, nil
 		}
 		return nil, fmt.Errorf("$float %.40q, want nan, inf or -inf", s)
 	case "$tensor", "$ndarray":

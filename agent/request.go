@@ -12,11 +12,11 @@ import (
 
 func requestOps() map[string]operation {
 	return map[string]operation{
-		"request.encode": requestEncode,
-		"request.decode": requestDecode,
-		"request.fields": listRequestFields,
-		"outputs.encode": outputsEncode,
-		"outputs.decode": outputsDecode,
+		"request.encode": {"request generation treat_as threshold", requestEncode},
+		"request.decode": {"frames generation treat_as", requestDecode},
+		"request.fields": {"generation treat_as", listRequestFields},
+		"outputs.encode": {"outputs generation treat_as threshold", outputsEncode},
+		"outputs.decode": {"frames generation treat_as", outputsDecode},
 	}
 }
 
@@ -79,11 +79,7 @@ type (
 
 // strictly decodes a field that must be there and have no name that into has not.
 func strictly(p *params, name string, into any) {
-	raw := required[rawJSON](p, name)
-	if p.err != nil {
-		return
-	}
-	if err := unmarshal(raw, into); err != nil {
+	if err := unmarshal(required[rawJSON](p, name), into); err != nil {
 		p.fail("field %q: %w", name, err)
 	}
 }
@@ -110,9 +106,6 @@ func requestEncode(p *params) (reply, error) {
 	var j requestJSON
 	strictly(p, "request", &j)
 	r := j.request(p, c)
-	if p.err != nil {
-		return nil, p.err
-	}
 	m, err := c.EncodeRequest(r)
 	if err != nil {
 		return nil, err
@@ -123,26 +116,17 @@ func requestEncode(p *params) (reply, error) {
 func requestDecode(p *params) (reply, error) {
 	c := p.engineCodec(0)
 	f := p.frames()
-	if p.err != nil {
-		return nil, p.err
-	}
 	m, err := c.Decode(append([][]byte{{0}}, f...)) // its type is that of a request
 	if err != nil {
 		return nil, err
 	}
 	j, err := encodeRequest(m.(*wire.Request))
-	if err != nil {
-		return nil, err
-	}
-	return reply{"request": j}, nil
+	return reply{"request": j}, err
 }
 
 // listRequestFields returns what the table contains about a generation.
 func listRequestFields(p *params) (reply, error) {
 	g := p.generation()
-	if p.err != nil {
-		return nil, p.err
-	}
 	return reply{
 		"request": g.RequestFields, "output": g.OutputFields, "outputs": g.OutputsFields, "ready": g.ReadyFields,
 		"sampling": g.Params.Sampling, "pooling": g.Params.Pooling, "pooling_tasks": g.Params.PoolingTasks,
@@ -176,8 +160,8 @@ func (j *requestJSON) request(p *params, c *enginecore.Codec) *enginecore.Reques
 		ReasoningParserKwargs: plainMap[map[string]any](j.ReasoningParserKwargs), AbortImmediately: j.AbortImmediately, SessionID: j.SessionID,
 	}
 	var err error
-	if r.Params, err = j.params(c); err != nil && p.err == nil {
-		p.err = err
+	if r.Params, err = j.params(c); err != nil {
+		panic(refusal{err})
 	}
 	if r.PromptEmbeds, err = tensorOf(j.PromptEmbeds, "prompt_embeds"); err != nil {
 		p.fail("%w", err)
@@ -227,11 +211,9 @@ func (j *featureJSON) feature(p *params) enginecore.Feature {
 	var v valueJSON
 	if err := unmarshal(j.Data, &v); err != nil {
 		p.fail("the data of a feature: %w", err)
-		return f
 	}
 	if v.Type != "item" {
 		p.fail("the data of a feature: want a value of type item, or null")
-		return f
 	}
 	f.Data, _ = valueDecoder{p, false}.item(v).(*serde.Item)
 	return f
