@@ -10,26 +10,19 @@ import (
 )
 
 // loraFields has the fields of LoRARequest that are more than None to us.
-var loraFields = map[string]func(*reader, *enginecore.LoRA) error{
-	"lora_name":   func(r *reader, l *enginecore.LoRA) (err error) { l.Name, err = r.Text("lora_name"); return err },
-	"lora_int_id": func(r *reader, l *enginecore.LoRA) (err error) { l.ID, err = r.IntFrom("lora_int_id", 1); return err },
-	"lora_path":   func(r *reader, l *enginecore.LoRA) (err error) { l.Path, err = r.Text("lora_path"); return err },
-	"base_model_name": func(r *reader, l *enginecore.LoRA) (err error) {
-		l.BaseModelName, err = codec.ReadOptional(r.Decoder, "base_model_name", r.Text)
+var loraFields = map[string]func(*reader, *enginecore.LoRA, string) error{
+	"lora_name": codec.Value(func(l *enginecore.LoRA) *string { return &l.Name }, (*reader).Text),
+	"lora_int_id": func(r *reader, l *enginecore.LoRA, name string) (err error) {
+		l.ID, err = r.IntFrom(name, 1)
 		return err
 	},
-	"load_inplace": func(r *reader, l *enginecore.LoRA) (err error) {
-		l.LoadInPlace, err = r.Bool("load_inplace")
-		return err
-	},
-	"is_3d_lora_weight": func(r *reader, l *enginecore.LoRA) (err error) {
-		l.Is3DWeight, err = r.Bool("is_3d_lora_weight")
-		return err
-	},
+	"lora_path":         codec.Value(func(l *enginecore.LoRA) *string { return &l.Path }, (*reader).Text),
+	"base_model_name":   codec.Optional(func(l *enginecore.LoRA) **string { return &l.BaseModelName }, (*reader).Text),
+	"load_inplace":      codec.Value(func(l *enginecore.LoRA) *bool { return &l.LoadInPlace }, (*reader).Bool),
+	"is_3d_lora_weight": codec.Value(func(l *enginecore.LoRA) *bool { return &l.Is3DWeight }, (*reader).Bool),
 }
 
-func (r *reader) lora() (*enginecore.LoRA, error) {
-	const what = "lora_request"
+func (r *reader) lora(what string) (*enginecore.LoRA, error) {
 	n, err := r.Array(what)
 	if err != nil {
 		return nil, err
@@ -41,7 +34,7 @@ func (r *reader) lora() (*enginecore.LoRA, error) {
 	names := r.c.gen.Params.LoRA
 	for i := range n {
 		if i < len(names) && loraFields[names[i]] != nil {
-			err = loraFields[names[i]](r, l)
+			err = loraFields[names[i]](r, l, names[i])
 		} else {
 			err = r.Skip(what)
 		}
@@ -52,9 +45,9 @@ func (r *reader) lora() (*enginecore.LoRA, error) {
 	return l, nil
 }
 
-func (r *reader) kvHints() (*enginecore.KVHints, error) {
+func (r *reader) kvHints(what string) (*enginecore.KVHints, error) {
 	h := &enginecore.KVHints{}
-	err := r.Object("kv_hints", []string{"protocol_version", "message_id", "actions"}, func(name string) (bool, error) {
+	err := r.Object(what, []string{"protocol_version", "message_id", "actions"}, func(name string) (bool, error) {
 		var err error
 		switch name {
 		case "protocol_version":
@@ -103,7 +96,7 @@ func (r *reader) kvActions() ([]enginecore.KVHintAction, error) {
 	return out, nil
 }
 
-func (r *reader) features() ([]enginecore.Feature, error) {
+func (r *reader) features(string) ([]enginecore.Feature, error) {
 	n, err := r.Array("features")
 	if err != nil {
 		return nil, err
