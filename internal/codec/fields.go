@@ -33,6 +33,51 @@ func Optional[R interface{ Nil() bool }, T, V any](at func(*T) **V, read func(R,
 	})
 }
 
+// ListOf reads a list of what read reads.
+func ListOf[R interface{ Array(string) (int, error) }, T any](read func(R, string) (T, error)) func(R, string) ([]T, error) {
+	return func(r R, what string) ([]T, error) {
+		n, err := r.Array(what)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]T, 0, Small(n))
+		for range n {
+			v, err := read(r, what)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, v)
+		}
+		return out, nil
+	}
+}
+
+// Fields are the fields of an object by their names.
+type Fields[R objectReader, T any] map[string]func(R, *T, string) error
+
+type objectReader interface {
+	Object(what string, required []string, read func(name string) (known bool, err error)) error
+}
+
+// Into reads an object, see [Decoder.Object].
+func (f Fields[R, T]) Into(r R, t *T, what string, required ...string) error {
+	return r.Object(what, required, func(name string) (known bool, err error) {
+		read, known := f[name]
+		if known {
+			err = read(r, t, name)
+		}
+		return known, err
+	})
+}
+
+// Object returns a function that reads an object.
+func (f Fields[R, T]) Object(required ...string) func(R, string) (T, error) {
+	return func(r R, what string) (t T, err error) {
+		err = f.Into(r, &t, what, required...)
+		return t, err
+	}
+}
+
 // FieldWriter writes a field of a T.
 type FieldWriter[W, T any] struct {
 	// Set reports whether the field has another value than Python's default.

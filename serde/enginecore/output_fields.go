@@ -1,8 +1,6 @@
 package enginecore
 
 import (
-	"fmt"
-
 	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/internal/pyvalue"
 	"github.com/ringcache/ringcache/serde"
@@ -15,12 +13,12 @@ var outputFields = map[string]fieldReader[Output]{
 	"pooling_output": {read: codec.OrNone(func(o *Output) **serde.Tensor { return &o.PoolingOutput }, (*reader).tensor)},
 	"finish_reason":  {true, codec.Optional(func(o *Output) **FinishReason { return &o.FinishReason }, (*reader).finishReason)},
 	"stop_reason":    {true, codec.Value(func(o *Output) *any { return &o.StopReason }, (*reader).stopReason)},
-	"events":         {read: codec.OrNone(func(o *Output) *[]Event { return &o.Events }, (*reader).events)},
+	"events":         {read: codec.OrNone(func(o *Output) *[]Event { return &o.Events }, codec.ListOf(readEvent))},
 	"trace_headers":  {read: codec.OrNone(func(o *Output) *map[string]string { return &o.TraceHeaders }, (*reader).TextMap)},
 	"routed_experts": {read: codec.OrNone(func(o *Output) **serde.NDArray { return &o.RoutedExperts }, (*reader).ndarray)},
 	"mm_cache_miss_hashes": {true, codec.OrNone(
 		func(o *Output) *[]string { return &o.MMCacheMissHashes }, (*reader).Texts)},
-	"error":                        {read: codec.OrNone(func(o *Output) **RequestError { return &o.Error }, (*reader).requestError)},
+	"error":                        {read: codec.Optional(func(o *Output) **RequestError { return &o.Error }, readError)},
 	"new_logprobs":                 anyOutput(func(o *Output) *any { return &o.Logprobs }),
 	"new_prompt_logprobs_tensors":  anyOutput(func(o *Output) *any { return &o.PromptLogprobs }),
 	"kv_transfer_params":           anyOutput(func(o *Output) *any { return &o.KVTransferParams }),
@@ -61,54 +59,18 @@ func (r *reader) stopReason(what string) (any, error) {
 	}
 }
 
-func (r *reader) events(what string) ([]Event, error) {
-	n, err := r.Array(what)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Event, 0, codec.Small(n))
-	for range n {
-		var v Event
-		err := r.Object("event", []string{"type", "timestamp"}, func(name string) (bool, error) {
-			var err error
-			switch name {
-			case "type":
-				var n int
-				n, err = r.Int(name)
-				v.Type = EventType(n)
-			case "timestamp":
-				v.Timestamp, err = r.Float(name)
-			default:
-				return false, nil
-			}
-			return true, err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("events: %w", err)
-		}
-		out = append(out, v)
-	}
-	return out, nil
+var readEvent = codec.Fields[*reader, Event]{
+	"type":      codec.Value(func(e *Event) *EventType { return &e.Type }, (*reader).eventType),
+	"timestamp": codec.Value(func(e *Event) *float64 { return &e.Timestamp }, (*reader).Float),
+}.Object("type", "timestamp")
+
+func (r *reader) eventType(what string) (EventType, error) {
+	n, err := r.Int(what)
+	return EventType(n), err
 }
 
-func (r *reader) requestError(what string) (*RequestError, error) {
-	e := &RequestError{}
-	err := r.Object(what, []string{"code", "message"}, func(name string) (bool, error) {
-		var err error
-		switch name {
-		case "code":
-			e.Code, err = r.Text(name)
-		case "message":
-			e.Message, err = r.Text(name)
-		case "retryable":
-			e.Retryable, err = r.Bool(name)
-		default:
-			return false, nil
-		}
-		return true, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
-}
+var readError = codec.Fields[*reader, RequestError]{
+	"code":      codec.Value(func(e *RequestError) *string { return &e.Code }, (*reader).Text),
+	"message":   codec.Value(func(e *RequestError) *string { return &e.Message }, (*reader).Text),
+	"retryable": codec.Value(func(e *RequestError) *bool { return &e.Retryable }, (*reader).Bool),
+}.Object("code", "message")

@@ -67,7 +67,7 @@ type requestField struct {
 var fieldReaders = map[string]requestField{
 	"request_id":       {true, codec.Value(func(q *Request) *string { return &q.RequestID }, (*reader).Text)},
 	"prompt_token_ids": {true, codec.OrNone(func(q *Request) *[]uint32 { return &q.PromptTokenIDs }, (*reader).Tokens)},
-	"mm_features":      {true, codec.OrNone(func(q *Request) *[]enginecore.Feature { return &q.Features }, (*reader).features)},
+	"mm_features":      {true, codec.OrNone(func(q *Request) *[]enginecore.Feature { return &q.Features }, readFeatures)},
 	"sampling_params":  {true, codec.OrNone(func(q *Request) *map[string]any { return &q.SamplingParams }, (*reader).sampling)},
 	"pooling_params":   {true, codec.OrNone(func(q *Request) *map[string]any { return &q.PoolingParams }, (*reader).pooling)},
 	"eos_token_id":     {true, codec.Optional(func(q *Request) **uint32 { return &q.EOSTokenID }, (*reader).Uint32)},
@@ -90,7 +90,7 @@ var fieldReaders = map[string]requestField{
 	"reasoning_parser_kwargs": {read: codec.OrNone(
 		func(q *Request) *map[string]any { return &q.ReasoningParserKwargs }, (*reader).plainMap)},
 	"session_id": {read: codec.Optional(func(q *Request) **string { return &q.SessionID }, (*reader).Text)},
-	"kv_hints":   {read: codec.OrNone(func(q *Request) **enginecore.KVHints { return &q.KVHints }, (*reader).kvHints)},
+	"kv_hints":   {read: codec.Optional(func(q *Request) **enginecore.KVHints { return &q.KVHints }, readHints)},
 }
 
 func (r *reader) tensor(string) (*serde.Tensor, error) { return pyvalue.ReadTensor(r.Decoder) }
