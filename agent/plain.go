@@ -189,39 +189,15 @@ func decodePlainArray(tag string, raw rawJSON) (any, error) {
 }
 
 // plainMap turns plain values into the map that the library takes; nil stays nil.
-func plainMap[M ~map[string]any](in map[string]plain) M {
+func plainMap(in map[string]plain) map[string]any {
 	if in == nil {
 		return nil
 	}
-	out := make(M, len(in))
+	out := make(map[string]any, len(in))
 	for k, v := range in {
 		out[k] = v.value
 	}
 	return out
-}
-
-// fromMap is the way back.
-func fromMap[M ~map[string]any](in M) map[string]plain {
-	if in == nil {
-		return nil
-	}
-	out := make(map[string]plain, len(in))
-	for k, v := range in {
-		out[k] = plain{v}
-	}
-	return out
-}
-
-// tensorOf is the tensor in a plain value, or nil for null.
-func tensorOf(v plain, what string) (*serde.Tensor, error) {
-	if v.value == nil {
-		return nil, nil
-	}
-	t, isTensor := v.value.(*serde.Tensor)
-	if !isTensor {
-		return nil, fmt.Errorf("%s: want a $tensor or null", what)
-	}
-	return t, nil
 }
 
 // number is a float in JSON, also one that JSON has no number for.
