@@ -91,7 +91,7 @@ func printReport(w io.Writer, r *check.Report) error {
 	switch {
 	case r.Alive:
 		state = fmt.Sprintf("its writer (pid %d) lives", r.PID)
-	case r.Layout == 0:
+	case r.Policy == "foreign":
 		state = "without a sidecar"
 	}
 	if r.Policy == "fifo" && r.Chunks == 0 && len(r.Findings) == 0 {

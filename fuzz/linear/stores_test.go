@@ -174,7 +174,7 @@ func payloads(size int) func(*scope) (func(int) perform, func()) {
 		store, err := shmstore.Create(o)
 		require.NoError(t, err)
 		t.atEnd(func() { _ = store.Abandon() })
-		reader, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+		reader, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 		require.NoError(t, err)
 		t.atEnd(func() { _ = reader.Close() })
 		client := func(int) perform {

@@ -94,7 +94,7 @@ func isRemoved(err error) bool {
 
 func openSource(o storeOptions) (source, error) {
 	if o.Kind == "bytes" {
-		r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Size: o.Size, Dir: o.Dir})
+		r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 		return payloadSource{r}, err
 	}
 	ro := objstore.ReaderOptions{

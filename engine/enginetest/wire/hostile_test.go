@@ -16,8 +16,8 @@ import (
 
 // featureReads reads a feature, and a list of them, with the guard and without.
 func featureReads(c *Codec) map[string]func([][]byte) error {
-	feature := func(d *codec.Decoder) (enginecore.Feature, error) { return (&reader{d, c}).feature() }
-	list := func(d *codec.Decoder) ([]enginecore.Feature, error) { return (&reader{d, c}).features() }
+	feature := func(d *codec.Decoder) (enginecore.Feature, error) { return readFeature(&reader{d, c}, "feature") }
+	list := func(d *codec.Decoder) ([]enginecore.Feature, error) { return readFeatures(&reader{d, c}, "features") }
 	return map[string]func([][]byte) error{
 		"feature":         func(f [][]byte) error { _, err := codec.Decode(f, feature); return err },
 		"list":            func(f [][]byte) error { _, err := codec.Decode(f, list); return err },
@@ -81,7 +81,7 @@ func TestDamagedFeatures(t *testing.T) {
 		at := bytes.Index(whole[0], []byte("\xa4data"))
 		require.Positive(t, at)
 		at -= 2 // the headers of the feature and of the list
-		_, end, err := codec.DecodePart(append([][]byte{}, whole...), at, func(d *codec.Decoder) ([]enginecore.Feature, error) { return (&reader{d, c}).features() })
+		_, end, err := codec.DecodePart(append([][]byte{}, whole...), at, func(d *codec.Decoder) ([]enginecore.Feature, error) { return readFeatures(&reader{d, c}, "features") })
 		require.NoError(t, err)
 		doc := bytes.Clone(whole[0][at:end])
 		read := featureReads(c)
