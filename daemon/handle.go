@@ -239,26 +239,30 @@ func (s *session) endReservations(q *wire.Request, do func([]tier.Key) ([]error,
 }
 
 func (s *session) release(q *wire.Request) (*wire.Reply, error) {
-	for _, name := range q.Leases {
-		for {
-			more, err := s.user.Shrink(name)
-			if err != nil {
-				return nil, err
-			}
-			if !more {
-				break
-			}
-			s.work.pause(piece)
-		}
-	}
 	if len(q.Leases) > 0 {
-		return &wire.Reply{}, s.work.pieces(len(q.Leases), func(from, to int) error { return s.user.Release(q.Leases[from:to]) })
+		return &wire.Reply{}, s.releaseLeases(q.Leases)
 	}
 	keys := make([]tier.Key, len(q.Names))
 	for i, name := range q.Names {
 		keys[i] = tier.Key{Space: q.Space, Name: name}
 	}
 	return &wire.Reply{}, s.work.pieces(len(keys), func(from, to int) error { return s.user.Unpin(q.Lease, keys[from:to]) })
+}
+
+// releaseLeases ends leases, with a turn for each piece of them, and of the objects of a large one.
+func (s *session) releaseLeases(names []string) error {
+	for {
+		some := names[:min(len(names), piece)]
+		rest, err := s.user.Release(some)
+		if err != nil {
+			return err
+		}
+		if names = names[len(some)-len(rest):]; len(names) == 0 {
+			s.work.cost += len(some) / namesOfTurn
+			return nil
+		}
+		s.work.pause(piece)
+	}
 }
 
 // itemOf answers for an object that is there with a status, and for another one by its error.

@@ -189,14 +189,18 @@ func (w *work) widenReply(n int64) bool {
 
 // handled gives back what reading and handling took.
 func (w *work) handled() {
-	w.rooms.requests.Release(&w.part.requests, w.request)
-	w.request = 0
+	if w.request > 0 {
+		w.rooms.requests.Release(&w.part.requests, w.request)
+		w.request = 0
+	}
 }
 
 // sent gives back what the reply took.
 func (w *work) sent() {
-	w.rooms.replies.Release(&w.part.replies, w.reply)
-	w.reply = 0
+	if w.reply > 0 {
+		w.rooms.replies.Release(&w.part.replies, w.reply)
+		w.reply = 0
+	}
 }
 
 // pieces calls do for each piece of n names, with a turn for each, until an error. It calls do at least once.

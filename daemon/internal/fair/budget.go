@@ -123,9 +123,6 @@ func (b *Budget) Acquire(done <-chan struct{}, s *Share, n int64) bool {
 
 // Release gives bytes back.
 func (b *Budget) Release(s *Share, n int64) {
-	if n == 0 {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.held -= n

@@ -156,8 +156,9 @@ func (s *session) move(c *Client) {
 	s.registry.removeUnused(before)
 }
 
-// begin begins a request, which ends with s.request.Unlock.
-func (u *Session) begin() error {
+// begin begins a request, which ends with s.request.Unlock, about the lease of a name: nil if there is none.
+// The time of the lease may have passed just now.
+func (u *Session) begin(name string) (*lease, error) {
 	s := u.s
 	s.request.Lock()
 	s.registry.mu.Lock()
@@ -165,12 +166,12 @@ func (u *Session) begin() error {
 	switch {
 	case s.registry.closed:
 		s.request.Unlock()
-		return ErrClosed
+		return nil, ErrClosed
 	case s.user != u:
 		s.request.Unlock()
-		return ErrTaken
+		return nil, ErrTaken
 	}
-	return nil
+	return s.leases[name], nil
 }
 
 // Leave ends the use of a session. What it was promised stays, but for a process whose death can't be
