@@ -32,6 +32,7 @@ func BenchmarkPinRelease(b *testing.B) {
 		})
 	}
 }
+
 // BenchmarkPinMany is a lookup of 64 objects and its end.
 func BenchmarkPinMany(t *testing.B) {
 	b := newBed(t, func(b *bed) {})
