@@ -64,10 +64,12 @@ func (c *connection) handle(q *wire.Request) *wire.Reply {
 	return p
 }
 
+// failed refuses a request as a whole.
 func failed(kind wire.Kind, text string) *wire.Reply {
 	return &wire.Reply{Error: &wire.Error{Kind: kind, Text: text}}
 }
 
+// seconds is how long a request wants its lease to last, 0 for the ordinary time.
 func seconds(q *wire.Request) time.Duration { return time.Duration(q.Seconds) * time.Second }
 
 // hello opens a session, or takes one up.
@@ -130,6 +132,7 @@ func (s *session) refuses(name string) bool {
 	return s.identifiers && errors.Is(encoder.CheckIdentifier(name), encoder.ErrCounter)
 }
 
+// pin answers Pin, for each name alone.
 func (s *session) pin(q *wire.Request) (*wire.Reply, error) {
 	items := make([]wire.Item, len(q.Names))
 	keys, places := s.keysOf(q.Space, q.Names, items)
@@ -168,6 +171,7 @@ func (s *session) pin(q *wire.Request) (*wire.Reply, error) {
 // reaches reports whether a prefix goes on behind an object.
 func reaches(err error) bool { return err == nil || errors.Is(err, tier.ErrPending) }
 
+// get answers Get: where the objects of a lease are, of those that were named or of all.
 func (s *session) get(q *wire.Request) (*wire.Reply, error) {
 	keys := make([]tier.Key, len(q.Names))
 	for i, name := range q.Names {
@@ -203,6 +207,7 @@ func (s *session) get(q *wire.Request) (*wire.Reply, error) {
 	})
 }
 
+// reserve answers Reserve, for each object alone.
 func (s *session) reserve(q *wire.Request) (*wire.Reply, error) {
 	items := make([]wire.Item, len(q.Objects))
 	objects, places := make([]tier.Object, 0, len(q.Objects)), make([]int, 0, len(q.Objects))
@@ -238,6 +243,7 @@ func (s *session) endReservations(q *wire.Request, do func([]tier.Key) ([]error,
 	})
 }
 
+// release answers Release, of whole leases or of what one lease pins.
 func (s *session) release(q *wire.Request) (*wire.Reply, error) {
 	if len(q.Leases) > 0 {
 		return &wire.Reply{}, s.releaseLeases(q.Leases)

@@ -103,6 +103,7 @@ func (s *Server) partOf(c *registry.Client) *part {
 	return p
 }
 
+// leavePart ends what partOf began. The caller has the lock.
 func (s *Server) leavePart(c *registry.Client) {
 	p := s.parts[c]
 	if p.connections--; p.connections == 0 {

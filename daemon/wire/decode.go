@@ -158,6 +158,7 @@ type step struct {
 	index int // -1 where there is none
 }
 
+// begin checks a body, after which nothing in it is deeper than maxDepth, or ends behind the body.
 func (d *decoder) begin(what string, body []byte) {
 	*d = decoder{what: what, rest: body}
 	if err := msgpackguard.Check(body, msgpackguard.Limits{Depth: maxDepth}); err != nil {
@@ -174,6 +175,7 @@ func (d *decoder) end() error {
 	return d.err
 }
 
+// fail notes the first problem, with where it is.
 func (d *decoder) fail(format string, args ...any) {
 	if d.err != nil {
 		return

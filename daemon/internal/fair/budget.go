@@ -72,6 +72,7 @@ func (b *Budget) TryAcquire(s *Share, n int64) bool {
 	return b.tryAcquire(s, n)
 }
 
+// tryAcquire is TryAcquire under the lock.
 func (b *Budget) tryAcquire(s *Share, n int64) bool {
 	if len(s.line) > 0 || !b.allows(s, n) {
 		return false

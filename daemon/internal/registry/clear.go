@@ -78,6 +78,7 @@ func (u *Session) Clear(space string) error {
 	return nil
 }
 
+// nextToClear is next of the clearer, under the lock.
 func (r *Registry) nextToClear() (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

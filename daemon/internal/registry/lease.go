@@ -17,6 +17,10 @@ const slack = time.Second
 
 // lease is the name of a lease of a session, and its account. What it has, and until when, the memory
 // level knows.
+//
+// A name is added before its lease is opened, so that the account can be charged, and removed after the lease
+// has ended: by a release, or by time, which the level reports through Expired. In between the level may have
+// ended the lease already, so whatever a request does with it may be answered tier.ErrEnded.
 type lease struct {
 	s    *session
 	name string

@@ -33,10 +33,13 @@ func (u *Session) Pin(name string, keys []tier.Key, d time.Duration, prefix bool
 	return placed, closedAmong(placed)
 }
 
+// isPlaced reports whether an object is the lease's.
 func isPlaced(p tier.Placed) bool { return p.Err == nil }
 
+// hasEnded reports that the lease ended before it got an object.
 func hasEnded(p tier.Placed) bool { return errors.Is(p.Err, tier.ErrEnded) }
 
+// pin pins objects, and notes which of them the process waits for.
 func (l *lease) pin(keys []tier.Key, prefix bool) []tier.Placed {
 	var placed []tier.Placed
 	if prefix {
@@ -98,6 +101,7 @@ func (u *Session) Get(name string, keys []tier.Key) ([]tier.Placed, error) {
 	return placed, closedAmong(placed)
 }
 
+// noLease is the answer about what a lease is asked for that is not there.
 func noLease(name string) error {
 	return fmt.Errorf("there is no lease %q: it was released, its time has passed, or it had nothing: %w", name, tier.ErrEnded)
 }

@@ -44,6 +44,7 @@ func (u *Session) Reserve(name string, objects []tier.Object, d time.Duration) (
 	return placed, closedAmong(placed)
 }
 
+// reserve takes room for an object, or answers for one that the lease has reserved before.
 func (l *lease) reserve(o *tier.Object, most int64) tier.Placed {
 	if err := o.Validate(); err != nil {
 		return tier.Placed{Err: err}

@@ -11,7 +11,15 @@ import (
 	"github.com/ringcache/ringcache/daemon/internal/process"
 )
 
-// session is what a client is known by, and the names of its leases.
+// session is what a client is known by, and the names of its leases. It is in one of these states, between
+// which Join, Leave, the end of the process and the keeper of times move it under both its locks:
+//
+//   - in use: user is a connection's;
+//   - left: user is nil, and the process lives. All stays, for ever if the end of the process will be noticed,
+//     and else until its time in Registry.graces;
+//   - waiting: it was recovered from the registry before, and nobody has joined it yet, until its time in graces;
+//   - removed: it has neither a user nor a lease, and Registry.sessions does not have it. Who still has it in
+//     hand looks for the session anew.
 type session struct {
 	registry *Registry
 	key      string // see sessionKey
@@ -82,6 +90,7 @@ func (r *Registry) session(c *Client, key string) (*session, error) {
 	return r.newSession(c, key), nil
 }
 
+// newSession adds a session of a client, which nobody uses yet. The caller has the lock.
 func (r *Registry) newSession(c *Client, key string) *session {
 	s := &session{registry: r, key: key, client: c, leases: map[string]*lease{}}
 	c.sessions[s] = struct{}{}
