@@ -75,7 +75,7 @@ type lowerLevel struct {
 	place string // "" is none
 	write string // the setting KEY-write
 
-	problems func() []problem  // also without a place
+	problems func(*problems)   // also without a place
 	files    func(f files) int // descriptors that are taken
 	open     func(ctx context.Context, log *slog.Logger) (tier.Level, error)
 	check    func(ctx context.Context) (text string, err error) // of `serve check`

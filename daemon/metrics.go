@@ -109,7 +109,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		ready = 1
 	}
 	send(mReady, ready)
-	if p := c.r.phase.get(); p == phaseOpening || p == phaseClosed {
+	if p := c.r.phase.Load(); p == phaseOpening || p == phaseClosed {
 		return
 	}
 	collectStore(c.r.levels, send)

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -95,10 +96,11 @@ type runner struct {
 	rooms    *fair.Rooms        // of their requests
 	server   *Server
 	socket   *socket
-	phase    phases
+	phase    atomic.Int32 // see phaseOpening
 	probe    probe
 }
 
+// newRunner makes a runner with its log. It opens nothing.
 func newRunner(o RunOptions) *runner {
 	r := &runner{o: o, config: o.Config, level: &slog.LevelVar{}, reloads: make(chan struct{}, 1)}
 	r.level.Set(logLevel(o.Config.LogLevel))
@@ -138,7 +140,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		r.phase.set(phaseClosed)
+		r.phase.Store(phaseClosed)
 		err = errors.Join(err, web.close(), r.levels.close())
 	}()
 	if webErr != nil { // that another daemon has the segment would have been the better reason
@@ -184,7 +186,7 @@ func (r *runner) serve(ctx context.Context) error {
 	}
 	tasks.Go(func() { r.giveBack(background) })
 	r.levels.fresh = false
-	r.phase.set(phaseServing)
+	r.phase.Store(phaseServing)
 	r.notify.ready("serving")
 	where := []any{"version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size)}
 	for _, x := range r.config.lower() {
@@ -232,7 +234,7 @@ func (r *runner) giveBack(ctx context.Context) {
 
 // drain ends the server, and waits for what is to be written.
 func (r *runner) drain() error {
-	r.phase.set(phaseDraining)
+	r.phase.Store(phaseDraining)
 	r.notify.stopping(r.config.Drain)
 	ctx, cancel := context.WithTimeout(context.Background(), r.config.Drain)
 	defer cancel()

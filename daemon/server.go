@@ -152,6 +152,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
+// listen notes a listener, which Shutdown closes. It reports false when the server ends.
 func (s *Server) listen(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,6 +163,7 @@ func (s *Server) listen(l net.Listener) bool {
 	return true
 }
 
+// forget takes back listen.
 func (s *Server) forget(l net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

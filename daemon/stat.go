@@ -164,6 +164,7 @@ func (l *looks) end() {
 	l.forget()
 }
 
+// forget drops what was found. The caller has the lock.
 func (l *looks) forget() {
 	if l.old != nil {
 		l.old.Stop()
@@ -172,6 +173,7 @@ func (l *looks) forget() {
 	l.found, l.old, l.room = nil, nil, 0
 }
 
+// locatedItem answers for a name that was looked up in all levels.
 func locatedItem(found tier.Located) wire.Item {
 	switch {
 	case found.Err == nil:

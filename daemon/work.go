@@ -130,14 +130,18 @@ func (w *work) widenReply(n int64) bool {
 
 // handled gives back what reading and handling took.
 func (w *work) handled() {
-	w.rooms.Requests.Release(&w.part.Requests, w.request)
-	w.request = 0
+	if w.request > 0 {
+		w.rooms.Requests.Release(&w.part.Requests, w.request)
+		w.request = 0
+	}
 }
 
 // sent gives back what the reply took.
 func (w *work) sent() {
-	w.rooms.Replies.Release(&w.part.Replies, w.reply)
-	w.reply = 0
+	if w.reply > 0 {
+		w.rooms.Replies.Release(&w.part.Replies, w.reply)
+		w.reply = 0
+	}
 }
 
 // pieces calls do for each piece of n names, with a turn for each, until an error. It calls do at least once.

@@ -81,15 +81,15 @@ type Options struct {
 }
 
 const (
-	maxLower          = 16
-	defaultPromote    = 2
-	defaultTimeout    = 10 * time.Second
-	defaultCalls      = 8
-	defaultInFlight   = 256 << 20
-	defaultFetches    = 1 << 16
-	defaultBacklog    = 1 << 30 // of a memory level without a capacity
-	defaultNegative   = time.Second
-	defaultPromoteFor = 10 * time.Second
+	maxLower           = 16
+	defaultPromote     = 2
+	defaultTimeout     = 10 * time.Second
+	defaultCalls       = 8
+	defaultInFlight    = 256 << 20
+	defaultFetches     = 1 << 16
+	defaultBacklog     = 1 << 30 // of a memory level without a capacity
+	defaultNegative    = time.Second
+	defaultPromotedFor = 10 * time.Second
 )
 
 // Validate reports what is wrong with options, as an fs.ErrInvalid.
@@ -146,7 +146,7 @@ func (o Options) withDefaults() Options {
 	orElse(&o.MaxBacklog, o.Memory.Usage().Capacity/2)
 	orElse(&o.MaxBacklog, defaultBacklog)
 	orElse(&o.NegativeTTL, defaultNegative)
-	orElse(&o.PromotedFor, defaultPromoteFor)
+	orElse(&o.PromotedFor, defaultPromotedFor)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -203,8 +203,11 @@ func TestUnwantedIsCancelled(t *testing.T) {
 	for name, lose := range map[string]func(*bed, *tier.StoreLease){
 		"unpinned": func(_ *bed, l *tier.StoreLease) { l.Unpin(keys("x")) },
 		"released": func(_ *bed, l *tier.StoreLease) { l.Release() },
-		"silent":   func(*bed, *tier.StoreLease) { time.Sleep(20 * time.Second) },
-		"deleted":  func(b *bed, _ *tier.StoreLease) { b.Delete(b.t.Context(), keys("x")) },
+		"released by the last of several calls": func(b *bed, l *tier.StoreLease) {
+			require.False(b.t, l.ReleaseSome())
+		},
+		"silent":  func(*bed, *tier.StoreLease) { time.Sleep(20 * time.Second) },
+		"deleted": func(b *bed, _ *tier.StoreLease) { b.Delete(b.t.Context(), keys("x")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(t *testing.T) {

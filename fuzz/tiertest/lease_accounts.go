@@ -255,8 +255,8 @@ func pinPrefix(b *bed) {
 	b.inUse(false, all[:3]...)
 }
 
-// shrink: what a large lease has can be given up little by little, and of a small one nothing is.
-func shrink(b *bed) {
+// releaseSome: what a large lease has can be given up little by little, and all of a small one at once.
+func releaseSome(b *bed) {
 	b.open(0)
 	var all []tier.Object
 	for i := range 500 {
@@ -268,28 +268,29 @@ func shrink(b *bed) {
 	b.pin(small, all[0])
 	b.pin(large, all[:300]...)
 	b.reserve(large, all[300:]...)
-	if small.Shrink() {
-		b.Fatalf("Shrink gave up the only object of a lease")
-	}
 	last := large.Summary()
-	for large.Shrink() {
+	for large.ReleaseSome() {
 		now := large.Summary()
 		if n := now.Pinned + now.Reserved; n >= last.Pinned+last.Reserved || n == 0 ||
 			last.Pinned+last.Reserved-n > 100 {
-			b.Fatalf("Shrink of a lease with %+v left %+v", last, now)
+			b.Fatalf("ReleaseSome of a lease with %+v left %+v", last, now)
+		}
+		if a.objects != int64(now.Pinned+now.Reserved) {
+			b.Fatalf("ReleaseSome left %+v, and an account is charged for %d objects", now, a.objects)
 		}
 		if last = now; now.Reserved < 200 && now.Pinned > 0 {
-			b.Fatalf("Shrink gave up reservations, and left pins: %+v", now)
+			b.Fatalf("ReleaseSome gave up reservations, and left pins: %+v", now)
 		}
 	}
-	if n := last.Pinned + last.Reserved; n > 100 || a.objects != int64(n) {
-		b.Fatalf("Shrink left %+v, and an account is charged for %d objects", last, a.objects)
+	if n := last.Pinned + last.Reserved; n > 100 || !large.Summary().Ended {
+		b.Fatalf("ReleaseSome ended a lease with %+v, which is %+v now", last, large.Summary())
 	}
 	b.state(small, all[:1], nil)
-	large.Release()
 	b.chargedFor(a)
 	b.inUse(true, all[0])
 	b.inUse(false, all[1:300]...)
-	small.Release()
+	if small.ReleaseSome() || !small.Summary().Ended {
+		b.Fatalf("ReleaseSome left the only object of a lease")
+	}
 	b.free()
 }

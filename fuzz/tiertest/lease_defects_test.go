@@ -818,15 +818,15 @@ var leaseDefects = []defect{
 	{"PinPrefix is cut behind 64", "PinPrefix", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
 		k.pinPrefix = func(keys []tier.Key) []tier.Placed { return l.PinPrefix(keys[:min(len(keys), 64)]) }
 	})},
-	{"Shrink gives up everything", "Shrink", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
-		k.shrink = func() bool {
+	{"ReleaseSome gives up everything", "ReleaseSome", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+		k.some = func() bool {
 			s := l.State()
 			l.Unpin(s.Pinned)
 			return len(s.Pinned) > 0
 		}
 	})},
-	{"Shrink does nothing", "Shrink", leasing(func(_ *broken, _ *mapLease, k *brokenLease) {
-		k.shrink = func() bool { return false }
+	{"ReleaseSome does nothing", "ReleaseSome", leasing(func(_ *broken, _ *mapLease, k *brokenLease) {
+		k.some = func() bool { return false }
 	})},
 
 	{"Commit publishes children first", "commit order", leasing(func(_ *broken, l *mapLease, k *brokenLease) {

@@ -342,8 +342,8 @@ func (b *bed) ended(l tier.Lease, o, r tier.Object) {
 	b.is("SetUntil after the end", l.SetUntil(time.Time{}), tier.ErrEnded)
 	l.Unpin([]tier.Key{o.Key})
 	l.Expire()
-	if l.Shrink() {
-		b.Fatalf("Shrink gave up something after the end")
+	if l.ReleaseSome() {
+		b.Fatalf("ReleaseSome gave up something after the end")
 	}
 	if n := l.Summary(); n != (tier.LeaseSummary{Ended: true}) {
 		b.Fatalf("a lease has the summary %+v after its end", n)
@@ -373,7 +373,7 @@ func closedLeases(b *bed) {
 	l.Release()
 	l.Expire()
 	b.each("PinPrefix after Close", l.PinPrefix([]tier.Key{o.Key, key("x")}), fs.ErrClosed)
-	_ = l.Shrink()
+	_ = l.ReleaseSome()
 	_ = l.Summary()
 	_ = l.State()
 	_ = m.Leases()

@@ -432,13 +432,14 @@ func (l *mapLease) Expire() {
 	})
 }
 
-// mostOfMany is what a large lease keeps in Shrink.
+// mostOfMany is what a large lease gives up in ReleaseSome.
 const mostOfMany = 64
 
-// Shrink implements tier.Lease.
-func (l *mapLease) Shrink() (some bool) {
-	_ = l.call(func() { // a lease that has ended is not large
-		if some = len(l.pinned)+len(l.reserved) > mostOfMany; !some {
+// ReleaseSome implements tier.Lease.
+func (l *mapLease) ReleaseSome() (more bool) {
+	_ = l.call(func() { // an ended lease has nothing left
+		if more = len(l.pinned)+len(l.reserved) > mostOfMany; !more {
+			l.end()
 			return
 		}
 		for range mostOfMany {
@@ -452,7 +453,7 @@ func (l *mapLease) Shrink() (some bool) {
 			l.reserved = l.reserved[:last]
 		}
 	})
-	return some
+	return more
 }
 
 // Release implements tier.Lease.

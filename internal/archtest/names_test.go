@@ -33,7 +33,7 @@ const (
 	// names were not counted. tier.Account, with Charge, LeaseSummary and WriteTime, in place of a second
 	// record of leases above the memory level.
 	topLevelLimit    = 505
-	withMethodsLimit = 954
+	withMethodsLimit = 948
 )
 
 // names counts the exported names of a package.

@@ -53,7 +53,7 @@ func (l *clearer) next() (string, bool) {
 // Clear deletes the objects of a space, or of all spaces if it is empty, in the background, but what
 // leases have. The errors are ErrLimit if many spaces wait to be cleared, and those of Pin.
 func (u *Session) Clear(space string) error {
-	if err := u.begin(); err != nil {
+	if _, err := u.begin(""); err != nil {
 		return err
 	}
 	s, r := u.s, u.s.registry
@@ -78,6 +78,7 @@ func (u *Session) Clear(space string) error {
 	return nil
 }
 
+// nextToClear is next of the clearer, under the lock.
 func (r *Registry) nextToClear() (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
