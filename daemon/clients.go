@@ -77,9 +77,10 @@ func (c *connection) clear(q *wire.Request) (*wire.Reply, error) {
 	if err := (tier.Key{Space: q.Space, Name: "any"}).Validate(); err != nil {
 		return failed(wire.KindInvalid, "request: space: "+err.Error()), nil
 	}
+	state := c.server.State() // before it begins, since it may be done at once
+	state.Clearing = true
 	if err := c.session.user.Clear(q.Space); err != nil {
 		return nil, err
 	}
-	state := c.server.State()
 	return &wire.Reply{State: &state}, nil
 }
