@@ -14,6 +14,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/ringcache/ringcache/encoder"
@@ -40,8 +41,12 @@ type Agent struct {
 	maxData    int    // bytes that the tensors of one request may ask for
 }
 
-// operation performs one request and returns the fields of its reply.
-type operation func(*params) (reply, error)
+// operation is what a line can ask for. docs/agent.md has the same fields.
+// See docs/decisions.md, "The agent is strict".
+type operation struct {
+	fields string // their names, besides op and seq
+	do     func(*params) (reply, error)
+}
 
 type reply map[string]any
 
@@ -136,7 +141,11 @@ func (a *Agent) answer(line []byte, w io.Writer) (err error) {
 		seq = nil // the reply would be no JSON
 	}
 	defer func() {
-		if x := recover(); x != nil {
+		switch x := recover().(type) {
+		case nil:
+		case refusal:
+			err = encode(w, seq, failure(x.error))
+		default:
 			err = encode(w, seq, failure(invalidf("internal error, please report it: %v", x)))
 		}
 	}()
@@ -156,25 +165,46 @@ func (a *Agent) perform(p *params, line []byte) (reply, error) {
 	p.known = []string{"op"}
 	name := p.str("op")
 	op, ok := a.ops[name]
-	if p.err == nil && !ok {
+	if !ok {
 		p.fail("unknown op %q", name)
 	}
-	if p.err == nil {
-		p.allow(fieldsOf(name)...)
-	}
-	if p.err != nil {
-		return nil, p.err
-	}
-	fields, err := op(p)
-	if err == nil {
-		err = p.err
-	}
+	p.allow(strings.Fields(op.fields)...)
+	fields, err := op.do(p)
 	if err != nil {
 		return nil, err
 	}
 	out := reply{"ok": true}
 	maps.Copy(out, fields)
 	return out, nil
+}
+
+// on makes an operation on the object of a table that the field kind names.
+func on[T any](kind string, objects map[string]T, f func(*params, T) (reply, error)) func(*params) (reply, error) {
+	return func(p *params) (reply, error) { return f(p, named(p, kind, objects)) }
+}
+
+// named returns the object that the field kind names.
+func named[T any](p *params, kind string, objects map[string]T) T {
+	name := p.str(kind)
+	object, ok := objects[name]
+	if !ok {
+		p.fail("no %s %q", kind, name)
+	}
+	return object
+}
+
+// unused returns the field kind, the name of an object that is made.
+func unused[T any](p *params, kind string, objects map[string]T) string {
+	name := p.str(kind)
+	if _, ok := objects[name]; ok {
+		p.fail("%s %q exists", kind, name)
+	}
+	return name
+}
+
+// forget makes an operation that forgets an object of a table.
+func forget[T any](kind string, objects map[string]T) func(*params) (reply, error) {
+	return on(kind, objects, func(p *params, _ T) (reply, error) { delete(objects, p.str(kind)); return nil, nil })
 }
 
 // Ops returns the names of all operations.

@@ -7,52 +7,38 @@ import (
 )
 
 func (a *Agent) encoderOps() map[string]operation {
-	return map[string]operation{
-		"encoder.new":          a.encoderNew,
-		"encoder.check":        a.onEncoder(withInput(encoderCheck)),
-		"encoder.can_allocate": a.onEncoder(encoderCanAllocate),
-		"encoder.allocate": a.onEncoder(withInput(func(m *encoder.Manager, r encoder.Request, i int) (reply, error) {
-			return nil, m.Allocate(r, i)
-		})),
-		"encoder.inputs": a.onEncoder(withRequest(func(m *encoder.Manager, r encoder.Request) (reply, error) {
-			return reply{"cached": list(m.Inputs(r))}, nil
-		})),
-		"encoder.free_input": a.onEncoder(withInput(func(m *encoder.Manager, r encoder.Request, i int) (reply, error) {
-			return nil, m.FreeInput(r, i)
-		})),
-		"encoder.free": a.onEncoder(withRequest(func(m *encoder.Manager, r encoder.Request) (reply, error) {
-			return nil, m.Free(r)
-		})),
-		"encoder.freed": a.onEncoder(func(_ *params, m *encoder.Manager) (reply, error) {
-			return reply{"freed": list(m.TakeFreed())}, nil
-		}),
-		"encoder.embeds": a.onEncoder(encoderEmbeds),
-		"encoder.pin": a.onEncoder(withIdentifier(func(m *encoder.Manager, identifier string) reply {
-			return reply{"pinned": m.Pin(identifier)}
-		})),
-		"encoder.unpin": a.onEncoder(withIdentifier(func(m *encoder.Manager, identifier string) reply {
-			return reply{"unpinned": m.Unpin(identifier)}
-		})),
-		"encoder.reset": a.onEncoder(func(_ *params, m *encoder.Manager) (reply, error) { m.Reset(); return nil, nil }),
-		"encoder.state": a.onEncoder(func(_ *params, m *encoder.Manager) (reply, error) { return encoderState(m), nil }),
-		"encoder.close": a.onEncoder(func(p *params, _ *encoder.Manager) (reply, error) {
-			delete(a.encoders, p.str("encoder"))
-			return nil, nil
-		}),
+	manager := func(f func(*params, *encoder.Manager) (reply, error)) func(*params) (reply, error) {
+		return on("encoder", a.encoders, f)
 	}
-}
-
-func (a *Agent) onEncoder(f func(*params, *encoder.Manager) (reply, error)) operation {
-	return func(p *params) (reply, error) {
-		name := p.str("encoder")
-		m, ok := a.encoders[name]
-		if p.err == nil && !ok {
-			p.fail("no encoder %q", name)
-		}
-		if p.err != nil {
-			return nil, p.err
-		}
-		return f(p, m)
+	return map[string]operation{
+		"encoder.new":          {"encoder capacity generation treat_as rule costs", a.encoderNew},
+		"encoder.check":        {"encoder request inputs input", manager(encoderCheck)},
+		"encoder.can_allocate": {"encoder request inputs input budget scheduled", manager(encoderCanAllocate)},
+		"encoder.allocate": {"encoder request inputs input", manager(func(p *params, m *encoder.Manager) (reply, error) {
+			return nil, m.Allocate(encoderRequest(p), p.int("input"))
+		})},
+		"encoder.inputs": {"encoder request inputs", manager(func(p *params, m *encoder.Manager) (reply, error) {
+			return reply{"cached": list(m.Inputs(encoderRequest(p)))}, nil
+		})},
+		"encoder.free_input": {"encoder request inputs input", manager(func(p *params, m *encoder.Manager) (reply, error) {
+			return nil, m.FreeInput(encoderRequest(p), p.int("input"))
+		})},
+		"encoder.free": {"encoder request inputs", manager(func(p *params, m *encoder.Manager) (reply, error) {
+			return nil, m.Free(encoderRequest(p))
+		})},
+		"encoder.freed": {"encoder", manager(func(_ *params, m *encoder.Manager) (reply, error) {
+			return reply{"freed": list(m.TakeFreed())}, nil
+		})},
+		"encoder.embeds": {"encoder identifier", manager(encoderEmbeds)},
+		"encoder.pin": {"encoder identifier", manager(func(p *params, m *encoder.Manager) (reply, error) {
+			return reply{"pinned": m.Pin(p.str("identifier"))}, nil
+		})},
+		"encoder.unpin": {"encoder identifier", manager(func(p *params, m *encoder.Manager) (reply, error) {
+			return reply{"unpinned": m.Unpin(p.str("identifier"))}, nil
+		})},
+		"encoder.reset": {"encoder", manager(encoderReset)},
+		"encoder.state": {"encoder", manager(encoderState)},
+		"encoder.close": {"encoder", forget("encoder", a.encoders)},
 	}
 }
 
@@ -67,41 +53,10 @@ func encoderRequest(p *params) encoder.Request {
 	for i, in := range required[[]encoderInput](p, "inputs") {
 		if in.Identifier == nil || in.Embeds == nil {
 			p.fail("field \"inputs\": input %d needs identifier and embeds", i)
-			break
 		}
 		r.Inputs = append(r.Inputs, encoder.Input{Identifier: *in.Identifier, Embeds: *in.Embeds})
 	}
 	return r
-}
-
-func withRequest(f func(*encoder.Manager, encoder.Request) (reply, error)) func(*params, *encoder.Manager) (reply, error) {
-	return func(p *params, m *encoder.Manager) (reply, error) {
-		r := encoderRequest(p)
-		if p.err != nil {
-			return nil, p.err
-		}
-		return f(m, r)
-	}
-}
-
-func withInput(f func(*encoder.Manager, encoder.Request, int) (reply, error)) func(*params, *encoder.Manager) (reply, error) {
-	return func(p *params, m *encoder.Manager) (reply, error) {
-		r, i := encoderRequest(p), p.int("input")
-		if p.err != nil {
-			return nil, p.err
-		}
-		return f(m, r, i)
-	}
-}
-
-func withIdentifier(f func(*encoder.Manager, string) reply) func(*params, *encoder.Manager) (reply, error) {
-	return func(p *params, m *encoder.Manager) (reply, error) {
-		identifier := p.str("identifier")
-		if p.err != nil {
-			return nil, p.err
-		}
-		return f(m, identifier), nil
-	}
 }
 
 // encoderOptions are the fields that make a manager.
@@ -124,15 +79,8 @@ func encoderOptions(p *params) encoder.ManagerOptions {
 }
 
 func (a *Agent) encoderNew(p *params) (reply, error) {
-	name := p.str("encoder")
-	o := encoderOptions(p)
-	if p.err != nil {
-		return nil, p.err
-	}
-	if _, ok := a.encoders[name]; ok {
-		return nil, invalidf("encoder %q exists", name)
-	}
-	m, err := encoder.NewManager(o)
+	name := unused(p, "encoder", a.encoders)
+	m, err := encoder.NewManager(encoderOptions(p))
 	if err != nil {
 		return nil, err
 	}
@@ -140,39 +88,27 @@ func (a *Agent) encoderNew(p *params) (reply, error) {
 	return nil, nil
 }
 
-func encoderCheck(m *encoder.Manager, r encoder.Request, i int) (reply, error) {
-	hit, err := m.Check(r, i)
-	if err != nil {
-		return nil, err
-	}
-	return reply{"hit": hit}, nil
+func encoderCheck(p *params, m *encoder.Manager) (reply, error) {
+	hit, err := m.Check(encoderRequest(p), p.int("input"))
+	return reply{"hit": hit}, err
 }
 
 func encoderCanAllocate(p *params, m *encoder.Manager) (reply, error) {
-	r, i, budget, scheduled := encoderRequest(p), p.int("input"), p.int("budget"), optional(p, "scheduled", 0)
-	if p.err != nil {
-		return nil, p.err
-	}
-	fits, err := m.CanAllocate(r, i, budget, scheduled)
-	if err != nil {
-		return nil, err
-	}
-	return reply{"fits": fits}, nil
+	fits, err := m.CanAllocate(encoderRequest(p), p.int("input"), p.int("budget"), optional(p, "scheduled", 0))
+	return reply{"fits": fits}, err
 }
 
 func encoderEmbeds(p *params, m *encoder.Manager) (reply, error) {
-	identifier := p.str("identifier")
-	if p.err != nil {
-		return nil, p.err
-	}
-	n, ok := m.Embeds(identifier)
+	n, ok := m.Embeds(p.str("identifier"))
 	if !ok {
 		return reply{"found": false}, nil
 	}
 	return reply{"found": true, "embeds": n}, nil
 }
 
-func encoderState(m *encoder.Manager) reply {
+func encoderReset(_ *params, m *encoder.Manager) (reply, error) { m.Reset(); return nil, nil }
+
+func encoderState(_ *params, m *encoder.Manager) (reply, error) {
 	s := m.State()
 	cached := map[string][]string{}
 	for identifier, requests := range s.Needed {
@@ -185,7 +121,7 @@ func encoderState(m *encoder.Manager) reply {
 	return reply{
 		"capacity": s.Capacity, "free": s.Free, "freeable": s.Freeable, "cached": cached, "released": released,
 		"pinned": list(s.Pinned), "freed": list(s.Freed),
-	}
+	}, nil
 }
 
 // list is never nil, which JSON would show as null.

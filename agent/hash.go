@@ -9,7 +9,7 @@ import (
 )
 
 func hashOps() map[string]operation {
-	return map[string]operation{"hash": hashKwargs}
+	return map[string]operation{"hash": {"kwargs algorithm generation treat_as", hashKwargs}}
 }
 
 // The JSON form of a value to be hashed: exactly one of the fields.
@@ -57,18 +57,12 @@ func hashKwargs(p *params) (reply, error) {
 	pairs := required[[]rawJSON](p, "kwargs")
 	o := mmhash.Options{Generation: p.generation(), Algorithm: algorithm}
 	args := d.entries("kwargs", pairs, 0)
-	if p.err != nil {
-		return nil, p.err
-	}
 	h, err := mmhash.NewHasher(o)
 	if err != nil {
 		return nil, err
 	}
 	hex, err := h.Hex(args...)
-	if err != nil {
-		return nil, err
-	}
-	return reply{"hex": hex}, nil
+	return reply{"hex": hex}, err
 }
 
 type hashDecoder struct{ *params }
@@ -81,9 +75,6 @@ func (d hashDecoder) entries(what string, pairs []rawJSON, depth int) []mmhash.E
 		if err := unmarshal(raw, &pair); err != nil || len(pair) != 2 {
 			d.fail("%s: %.80s, want a pair of a name and a value", what, raw)
 		}
-		if d.err != nil {
-			break
-		}
 		out = append(out, mmhash.Entry{Key: d.text(pair[0]), Value: d.value(pair[1], depth)})
 	}
 	return out
@@ -93,7 +84,6 @@ func (d hashDecoder) text(raw rawJSON) string {
 	var s *string
 	if err := json.Unmarshal(raw, &s); err != nil || s == nil {
 		d.fail("%.80s: want a string", raw)
-		return ""
 	}
 	return *s
 }
@@ -102,13 +92,9 @@ func (d hashDecoder) value(raw rawJSON, depth int) any {
 	if depth > maxDepth {
 		d.fail("value: nested more than %d deep", maxDepth)
 	}
-	if d.err != nil {
-		return nil
-	}
 	var j hashJSON
 	if err := unmarshal(raw, &j); err != nil {
 		d.fail("value %.80s: %w", raw, err)
-		return nil
 	}
 	var found []any
 	if j.Str != nil {
@@ -153,7 +139,6 @@ func (d hashDecoder) value(raw rawJSON, depth int) any {
 	}
 	if len(found) != 1 {
 		d.fail("value %.80s: want an object with exactly one of str, bytes, int, float, bool, none, list, map, ndarray, tensor, image and media", raw)
-		return nil
 	}
 	return found[0]
 }
@@ -166,19 +151,14 @@ func (d hashDecoder) dense(a *denseJSON) []byte {
 }
 
 func (d hashDecoder) integer(s string) any {
-	i, err := strconv.ParseInt(s, 10, 64)
-	if err == nil {
-		return i
+	n := integer(s)
+	if n != nil {
+		return n
 	}
-	u, uerr := strconv.ParseUint(s, 10, 64)
-	switch {
-	case uerr == nil:
-		return u
-	case errors.Is(err, strconv.ErrRange): // invalid, as all numbers that are too large
+	if _, err := strconv.ParseInt(s, 10, 64); errors.Is(err, strconv.ErrRange) { // invalid, as all numbers that are too large
 		d.fail("the integer %.40s does not fit 64 bits; of such a number vLLM hashes a pointer, which never matches: pass it as text", s)
-	default:
-		d.fail("%.40q is no decimal integer", s)
 	}
+	d.fail("%.40q is no decimal integer", s)
 	return nil
 }
 

@@ -14,7 +14,6 @@ func (d hashDecoder) image(j *imageJSON) any {
 	m := &mmhash.Image{Mode: j.Mode, Pixels: j.Hex}
 	if len(j.Size) != 2 {
 		d.fail("image: size is [width, height]")
-		return nil
 	}
 	m.Width, m.Height = j.Size[0], j.Size[1]
 	if m.Mode == "1" {
@@ -38,7 +37,6 @@ func (d hashDecoder) unpack(m *mmhash.Image) {
 	m.Pixels = nil
 	if m.Width < 0 || m.Height < 0 || m.Width > math.MaxInt-7 {
 		d.fail("image: negative size, or a very large one")
-		return
 	}
 	row := (m.Width + 7) / 8
 	if m.Width == 0 || m.Height == 0 {
@@ -47,7 +45,6 @@ func (d hashDecoder) unpack(m *mmhash.Image) {
 	// Divided and not multiplied, which could overflow.
 	if row == 0 && len(bits) != 0 || row > 0 && (len(bits)%row != 0 || len(bits)/row != m.Height) {
 		d.fail("image: %d bytes, which are not %d rows of %d pixels, 8 in a byte", len(bits), m.Height, m.Width)
-		return
 	}
 	if row == 0 {
 		return
@@ -64,7 +61,6 @@ func (d hashDecoder) unpack(m *mmhash.Image) {
 func (d hashDecoder) media(j *mediaJSON, depth int) any {
 	if j.Bytes == nil {
 		d.fail("media: field \"bytes\" is missing")
-		return nil
 	}
 	data := *j.Bytes
 	switch j.Kind {
@@ -83,7 +79,6 @@ func (d hashDecoder) media(j *mediaJSON, depth int) any {
 			id := d.unhex("exif_uuid", strings.ReplaceAll(*j.EXIFUUID, "-", ""))
 			if len(id) != 16 {
 				d.fail("media: an exif_uuid of %d bytes, want 16", len(id))
-				return nil
 			}
 			m.ID = (*[16]byte)(id)
 		}
@@ -105,13 +100,11 @@ func (d hashDecoder) frames(raw rawJSON, depth int) any {
 		var a denseJSON
 		if err := unmarshal(raw, &a); err != nil {
 			d.fail("media: frames: %w", err)
-			return nil
 		}
 		return &mmhash.Array{DType: a.DType, Shape: a.Shape, Data: d.dense(&a)}
 	}
 	if len(raw) == 0 {
 		d.fail("media: field \"frames\" is missing")
-		return nil
 	}
 	return d.value(raw, depth)
 }

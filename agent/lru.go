@@ -13,63 +13,33 @@ type lru = upstream.LRUCache[struct{}]
 
 func (a *Agent) lruOps() map[string]operation {
 	return map[string]operation{
-		"lru.new":         a.lruNew,
-		"lru.put":         a.onLRU(lruPut),
-		"lru.put_if_fits": a.onLRU(lruPutIfFits),
-		"lru.get":         a.onLRU(withKey(lruGet)),
-		"lru.has":         a.onLRU(withKey(func(l *lru, key string) (reply, error) { return reply{"has": l.Has(key)}, nil })),
-		"lru.touch":       a.onLRU(withKey(lruTouch)),
-		"lru.pop":         a.onLRU(withKey(lruPop)),
-		"lru.popitem":     a.onLRU(lruPopItem),
-		"lru.pin":         a.onLRU(withKey(lruPin)),
-		"lru.clear":       a.onLRU(func(_ *params, l *lru) (reply, error) { l.Clear(); return nil, nil }),
-		"lru.stat":        a.onLRU(lruStat),
-		"lru.state":       a.onLRU(func(_ *params, l *lru) (reply, error) { return lruState(l), nil }),
-		"lru.close":       a.onLRU(func(p *params, _ *lru) (reply, error) { delete(a.lrus, p.str("lru")); return nil, nil }),
-	}
-}
-
-func (a *Agent) onLRU(f func(*params, *lru) (reply, error)) operation {
-	return func(p *params) (reply, error) {
-		name := p.str("lru")
-		l, ok := a.lrus[name]
-		if p.err == nil && !ok {
-			p.fail("no lru %q", name)
-		}
-		if p.err != nil {
-			return nil, p.err
-		}
-		return f(p, l)
-	}
-}
-
-func withKey(f func(l *lru, key string) (reply, error)) func(*params, *lru) (reply, error) {
-	return func(p *params, l *lru) (reply, error) {
-		key := p.str("key")
-		if p.err != nil {
-			return nil, p.err
-		}
-		return f(l, key)
+		"lru.new":         {"lru capacity generation treat_as grow_anew", a.lruNew},
+		"lru.put":         {"lru key size", on("lru", a.lrus, lruPut)},
+		"lru.put_if_fits": {"lru key size", on("lru", a.lrus, lruPutIfFits)},
+		"lru.get":         {"lru key", on("lru", a.lrus, lruGet)},
+		"lru.has":         {"lru key", on("lru", a.lrus, lruHas)},
+		"lru.touch":       {"lru key", on("lru", a.lrus, lruTouch)},
+		"lru.pop":         {"lru key", on("lru", a.lrus, lruPop)},
+		"lru.popitem":     {"lru key remove_pinned", on("lru", a.lrus, lruPopItem)},
+		"lru.pin":         {"lru key", on("lru", a.lrus, lruPin)},
+		"lru.clear":       {"lru key", on("lru", a.lrus, lruClear)},
+		"lru.stat":        {"lru delta", on("lru", a.lrus, lruStat)},
+		"lru.state":       {"lru", on("lru", a.lrus, lruState)},
+		"lru.close":       {"lru", forget("lru", a.lrus)},
 	}
 }
 
 // cacheOptions are the fields that make a cache.
 func cacheOptions(p *params) (lrusync.Options, error) {
 	o := lrusync.Options{Capacity: required[float64](p, "capacity"), Generation: p.generation()}
-	if p.err != nil {
-		return o, p.err
-	}
 	return o, o.Validate()
 }
 
 func (a *Agent) lruNew(p *params) (reply, error) {
-	name, anew := p.str("lru"), optional(p, "grow_anew", false)
+	name, anew := unused(p, "lru", a.lrus), optional(p, "grow_anew", false)
 	o, err := cacheOptions(p)
 	if err != nil {
 		return nil, err
-	}
-	if _, ok := a.lrus[name]; ok {
-		return nil, invalidf("lru %q exists", name)
 	}
 	a.lrus[name] = upstream.NewLRUCache(o.Capacity, upstream.LRUOptions[struct{}]{GrowAnew: anew})
 	return nil, nil
@@ -77,25 +47,13 @@ func (a *Agent) lruNew(p *params) (reply, error) {
 
 func lruPut(p *params, l *lru) (reply, error) {
 	key, size := p.str("key"), required[int64](p, "size")
-	if p.err != nil {
-		return nil, p.err
-	}
-	if err := l.Put(key, struct{}{}, size); err != nil {
-		return nil, err
-	}
-	return reply{"stored": true}, nil
+	return reply{"stored": true}, l.Put(key, struct{}{}, size)
 }
 
 func lruPutIfFits(p *params, l *lru) (reply, error) {
 	key, size := p.str("key"), required[int64](p, "size")
-	if p.err != nil {
-		return nil, p.err
-	}
 	stored, err := l.PutIfFits(key, struct{}{}, size)
-	if err != nil {
-		return nil, err
-	}
-	return reply{"stored": stored}, nil
+	return reply{"stored": stored}, err
 }
 
 // found is the reply about a key that may be absent.
@@ -106,7 +64,8 @@ func found(size int64, ok bool) reply {
 	return reply{"found": true, "size": size}
 }
 
-func lruGet(l *lru, key string) (reply, error) {
+func lruGet(p *params, l *lru) (reply, error) {
+	key := p.str("key")
 	_, size, ok := l.Peek(key)
 	l.Get(key)
 	return found(size, ok), nil
@@ -114,12 +73,13 @@ func lruGet(l *lru, key string) (reply, error) {
 
 // lruTouch leaves no ghost in any generation: the eviction that came across it
 // would have no answer to give.
-func lruTouch(l *lru, key string) (reply, error) {
-	l.Touch(key)
+func lruTouch(p *params, l *lru) (reply, error) {
+	l.Touch(p.str("key"))
 	return nil, nil
 }
 
-func lruPop(l *lru, key string) (reply, error) {
+func lruPop(p *params, l *lru) (reply, error) {
+	key := p.str("key")
 	_, size, ok := l.Peek(key)
 	l.Pop(key)
 	return found(size, ok), nil
@@ -127,21 +87,16 @@ func lruPop(l *lru, key string) (reply, error) {
 
 func lruPopItem(p *params, l *lru) (reply, error) {
 	evenPinned := optional(p, "remove_pinned", false)
-	switch {
-	case p.err != nil:
-		return nil, p.err
-	case evenPinned && l.Len() == 0: // upstream's error has no text then
+	if evenPinned && l.Len() == 0 { // upstream's error has no text then
 		return nil, invalidf("the lru is empty")
 	}
 	before := l.Size()
 	key, _, err := l.PopItem(evenPinned)
-	if err != nil {
-		return nil, err
-	}
-	return reply{"key": key, "size": before - l.Size()}, nil
+	return reply{"key": key, "size": before - l.Size()}, err
 }
 
-func lruPin(l *lru, key string) (reply, error) {
+func lruPin(p *params, l *lru) (reply, error) {
+	key := p.str("key")
 	if !l.Pin(key) {
 		return nil, pinAbsentError(key)
 	}
@@ -162,14 +117,15 @@ func (e pinAbsentError) UpstreamText() string {
 
 func lruStat(p *params, l *lru) (reply, error) {
 	delta := optional(p, "delta", false)
-	if p.err != nil {
-		return nil, p.err
-	}
 	s := l.Stat(delta)
 	return reply{"hits": s.Hits, "total": s.Total}, nil
 }
 
-func lruState(l *lru) reply {
+func lruHas(p *params, l *lru) (reply, error) { return reply{"has": l.Has(p.str("key"))}, nil }
+
+func lruClear(_ *params, l *lru) (reply, error) { l.Clear(); return nil, nil }
+
+func lruState(_ *params, l *lru) (reply, error) {
 	order, pinned, sizes := []string{}, []string{}, map[string]int64{}
 	for k, e := range l.All() {
 		order = append(order, k)
@@ -179,5 +135,5 @@ func lruState(l *lru) reply {
 		}
 	}
 	slices.Sort(pinned)
-	return reply{"order": order, "size": l.Size(), "pinned": pinned, "sizes": sizes}
+	return reply{"order": order, "size": l.Size(), "pinned": pinned, "sizes": sizes}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,10 +105,10 @@ func TestBadLRULines(t *testing.T) {
 	for _, op := range k.a.Ops() {
 		if len(op) > 4 && op[:4] == "lru." && op != "lru.new" {
 			line := `{"op":"` + op + `","lru":"none"`
-			if slices.Contains(fieldsOf(op), "size") {
+			if slices.Contains(strings.Fields(k.a.ops[op].fields), "size") {
 				line += `,"size":1`
 			}
-			if slices.Contains(fieldsOf(op), "key") {
+			if slices.Contains(strings.Fields(k.a.ops[op].fields), "key") {
 				line += `,"key":"A"`
 			}
 			t.Run(op, func(t *testing.T) { k.in(t).refuses("invalid", line+"}", `no lru "none"`) })

@@ -35,49 +35,26 @@ type frontend interface {
 
 func (a *Agent) pairOps() map[string]operation {
 	return map[string]operation{
-		"pair.new":        a.pairNew,
-		"pair.cached":     a.onFrontend(pairCached),
-		"pair.touch":      a.onFrontend(func(p *params, c *pair) (reply, error) { return onPairKey(p, c.frontend.Touch) }),
-		"pair.invalidate": a.onFrontend(func(p *params, c *pair) (reply, error) { return onPairKey(p, c.frontend.Invalidate) }),
-		"pair.update":     a.onFrontend(pairUpdate),
-		"pair.features":   a.onPair(pairFeatures),
-		"pair.clear":      a.onPair(func(_ *params, c *pair) (reply, error) { c.Clear(); return nil, nil }),
-		"pair.state":      a.onPair(func(_ *params, c *pair) (reply, error) { return pairState(c), nil }),
-		"pair.close":      a.onPair(func(p *params, _ *pair) (reply, error) { delete(a.pairs, p.str("pair")); return nil, nil }),
-		"size_of":         sizeOf,
+		"pair.new":        {"pair role capacity generation treat_as python", a.pairNew},
+		"pair.cached":     {"pair keys", a.onFrontend(pairCached)},
+		"pair.touch":      {"pair key", a.onFrontend(pairTouch)},
+		"pair.invalidate": {"pair key", a.onFrontend(pairInvalidate)},
+		"pair.update":     {"pair key value prompt_updates", a.onFrontend(pairUpdate)},
+		"pair.features":   {"pair features", on("pair", a.pairs, pairFeatures)},
+		"pair.clear":      {"pair key", on("pair", a.pairs, pairClear)},
+		"pair.state":      {"pair key", on("pair", a.pairs, pairState)},
+		"pair.close":      {"pair", forget("pair", a.pairs)},
+		"size_of":         {"value python", sizeOf},
 	}
 }
 
-func (a *Agent) onPair(f func(*params, *pair) (reply, error)) operation {
-	return func(p *params) (reply, error) {
-		name := p.str("pair")
-		c, ok := a.pairs[name]
-		if p.err == nil && !ok {
-			p.fail("no pair %q", name)
-		}
-		if p.err != nil {
-			return nil, p.err
-		}
-		return f(p, c)
-	}
-}
-
-func (a *Agent) onFrontend(f func(*params, *pair) (reply, error)) operation {
-	return a.onPair(func(p *params, c *pair) (reply, error) {
+func (a *Agent) onFrontend(f func(*params, *pair) (reply, error)) func(*params) (reply, error) {
+	return on("pair", a.pairs, func(p *params, c *pair) (reply, error) {
 		if c.frontend == nil {
 			return nil, unsupportedf("%s is for a sender or processor_only; this is a receiver", p.str("op"))
 		}
 		return f(p, c)
 	})
-}
-
-func onPairKey(p *params, f func(string)) (reply, error) {
-	key := p.str("key")
-	if p.err != nil {
-		return nil, p.err
-	}
-	f(key)
-	return nil, nil
 }
 
 // pythonVersion is the field of that name: the interpreter whose sizes count.
@@ -90,14 +67,11 @@ func (p *params) pythonVersion() lrusync.Python {
 }
 
 func (a *Agent) pairNew(p *params) (reply, error) {
-	name, role := p.str("pair"), p.str("role")
+	name, role := unused(p, "pair", a.pairs), p.str("role")
 	c := &pair{python: p.pythonVersion()}
 	o, err := cacheOptions(p)
 	if err != nil {
 		return nil, err
-	}
-	if _, ok := a.pairs[name]; ok {
-		return nil, invalidf("pair %q exists", name)
 	}
 	switch role {
 	case "sender":
@@ -119,12 +93,17 @@ func (a *Agent) pairNew(p *params) (reply, error) {
 	return nil, nil
 }
 
+func pairTouch(p *params, c *pair) (reply, error) { c.frontend.Touch(p.str("key")); return nil, nil }
+
+func pairInvalidate(p *params, c *pair) (reply, error) {
+	c.frontend.Invalidate(p.str("key"))
+	return nil, nil
+}
+
+func pairClear(_ *params, c *pair) (reply, error) { c.Clear(); return nil, nil }
+
 func pairCached(p *params, c *pair) (reply, error) {
-	keys := required[[]string](p, "keys")
-	if p.err != nil {
-		return nil, p.err
-	}
-	return reply{"cached": c.frontend.IsCached(keys...)}, nil
+	return reply{"cached": c.frontend.IsCached(required[[]string](p, "keys")...)}, nil
 }
 
 // sizedValue decodes a value that may be null or absent, then nil.
@@ -133,8 +112,9 @@ func (p *params) sizedValue(py lrusync.Python) (v serde.Value, size int64) {
 		return nil, 0
 	}
 	v = p.value("value", false)
-	if p.err == nil {
-		size, p.err = valueSize(v, py)
+	size, err := valueSize(v, py)
+	if err != nil {
+		panic(refusal{err})
 	}
 	return v, size
 }
@@ -155,9 +135,6 @@ func sizeOf(p *params) (reply, error) {
 	if v == nil {
 		p.fail("field \"value\" is missing")
 	}
-	if p.err != nil {
-		return nil, p.err
-	}
 	return reply{"bytes": size}, nil
 }
 
@@ -166,9 +143,6 @@ func sizeOf(p *params) (reply, error) {
 func pairUpdate(p *params, c *pair) (reply, error) {
 	key := p.str("key")
 	v, size := p.sizedValue(c.python)
-	if p.err != nil {
-		return nil, p.err
-	}
 	var in *upstream.Input
 	if v != nil {
 		in = &upstream.Input{Size: size}
@@ -204,9 +178,6 @@ func pairFeatures(p *params, c *pair) (reply, error) {
 	for _, raw := range required[[]map[string]rawJSON](p, "features") {
 		fs = append(fs, p.feature(raw, c.python))
 	}
-	if p.err != nil {
-		return nil, p.err
-	}
 	got, err := c.receiver.GetAndUpdate(fs)
 	if err != nil {
 		return nil, err
@@ -221,9 +192,6 @@ func pairFeatures(p *params, c *pair) (reply, error) {
 // feature decodes one of several features; its tensors count to the budget of
 // all.
 func (p *params) feature(raw map[string]rawJSON, py lrusync.Python) (f lrusync.Feature[serde.Value]) {
-	if p.err != nil {
-		return f
-	}
 	one := &params{fields: raw, budget: p.budget}
 	one.allow("key", "identifier", "value")
 	if one.has("identifier") && !one.has("key") {
@@ -233,18 +201,18 @@ func (p *params) feature(raw map[string]rawJSON, py lrusync.Python) (f lrusync.F
 	}
 	f.Value, f.Size = one.sizedValue(py)
 	f.HasData = f.Value != nil
-	p.budget, p.err = one.budget, one.err
+	p.budget = one.budget
 	return f
 }
 
-func pairState(c *pair) reply {
+func pairState(_ *params, c *pair) (reply, error) {
 	contents, size := c.Contents()
 	order := make([]string, len(contents))
 	for i, k := range contents {
 		order[i] = k.Key
 	}
 	s := c.Stats()
-	return reply{"order": order, "size": size, "hits": s.Hits, "total": s.Total}
+	return reply{"order": order, "size": size, "hits": s.Hits, "total": s.Total}, nil
 }
 
 // missedKeys are the keys that an error reports as missing, in the order of the

@@ -11,14 +11,16 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// params are the fields of one request. The getters keep the first error, so
-// that an operation reads all its fields and checks once.
+// params are the fields of one request. What is wrong with one ends the request: the getters panic with a
+// refusal, which answer recovers. So an operation reads its fields first, and changes nothing before.
 type params struct {
 	fields map[string]rawJSON
 	known  []string // names that the fields may have
 	budget int      // bytes that the tensors of this request may still ask for
-	err    error
 }
+
+// refusal is the error of a request with a wrong field.
+type refusal struct{ error }
 
 func parseParams(line []byte) (*params, error) {
 	p := &params{}
@@ -31,11 +33,7 @@ func parseParams(line []byte) (*params, error) {
 	return p, nil
 }
 
-func (p *params) fail(format string, args ...any) {
-	if p.err == nil {
-		p.err = invalidf(format, args...)
-	}
-}
+func (p *params) fail(format string, args ...any) { panic(refusal{invalidf(format, args...)}) }
 
 // allow fails for the first field whose name is none of known.
 func (p *params) allow(known ...string) {
@@ -60,7 +58,6 @@ func (p *params) has(name string) bool {
 func required[T any](p *params, name string) (v T) {
 	if !p.has(name) {
 		p.fail("field %q is missing", name)
-		return v
 	}
 	return optional(p, name, v)
 }
@@ -73,7 +70,6 @@ func optional[T any](p *params, name string, absent T) T {
 	var v T
 	if err := unmarshal(p.fields[name], &v); err != nil {
 		p.fail("field %q: %w", name, err)
-		return absent
 	}
 	return v
 }
@@ -113,10 +109,7 @@ func (p *params) generation() *pycompat.Generation {
 		g, err = pycompat.TreatAs(v, as)
 	}
 	if err != nil {
-		if p.err == nil {
-			p.err = err
-		}
-		return pycompat.Newest() // never nil: operations read all fields before they check
+		panic(refusal{err})
 	}
 	return g
 }

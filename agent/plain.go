@@ -98,10 +98,7 @@ func decodePlainNumber(s string) (any, error) {
 	if strings.ContainsAny(s, ".eE") {
 		return strconv.ParseFloat(s, 64)
 	}
-	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return n, nil
-	}
-	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
+	if n := integer(s); n != nil {
 		return n, nil
 	}
 	return nil, fmt.Errorf("%.40s is no integer of 64 bits", s)
@@ -136,10 +133,8 @@ func decodeTagged(tag string, raw rawJSON, depth int) (any, error) {
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return nil, err
 		}
-		for _, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-			if s == encodePlain(f).(reply)["$float"] {
-				return f, nil
-			}
+		if f, ok := specialFloats[s]; ok {
+			return f, nil
 		}
 		return nil, fmt.Errorf("$float %.40q, want nan, inf or -inf", s)
 	case "$tensor", "$ndarray":
@@ -194,39 +189,15 @@ func decodePlainArray(tag string, raw rawJSON) (any, error) {
 }
 
 // plainMap turns plain values into the map that the library takes; nil stays nil.
-func plainMap[M ~map[string]any](in map[string]plain) M {
+func plainMap(in map[string]plain) map[string]any {
 	if in == nil {
 		return nil
 	}
-	out := make(M, len(in))
+	out := make(map[string]any, len(in))
 	for k, v := range in {
 		out[k] = v.value
 	}
 	return out
-}
-
-// fromMap is the way back.
-func fromMap[M ~map[string]any](in M) map[string]plain {
-	if in == nil {
-		return nil
-	}
-	out := make(map[string]plain, len(in))
-	for k, v := range in {
-		out[k] = plain{v}
-	}
-	return out
-}
-
-// tensorOf is the tensor in a plain value, or nil for null.
-func tensorOf(v plain, what string) (*serde.Tensor, error) {
-	if v.value == nil {
-		return nil, nil
-	}
-	t, isTensor := v.value.(*serde.Tensor)
-	if !isTensor {
-		return nil, fmt.Errorf("%s: want a $tensor or null", what)
-	}
-	return t, nil
 }
 
 // number is a float in JSON, also one that JSON has no number for.

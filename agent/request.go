@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/ringcache/ringcache/engine/enginetest/wire"
@@ -12,11 +13,11 @@ import (
 
 func requestOps() map[string]operation {
 	return map[string]operation{
-		"request.encode": requestEncode,
-		"request.decode": requestDecode,
-		"request.fields": listRequestFields,
-		"outputs.encode": outputsEncode,
-		"outputs.decode": outputsDecode,
+		"request.encode": {"request generation treat_as threshold", requestEncode},
+		"request.decode": {"frames generation treat_as", requestDecode},
+		"request.fields": {"generation treat_as", listRequestFields},
+		"outputs.encode": {"outputs generation treat_as threshold", outputsEncode},
+		"outputs.decode": {"frames generation treat_as", outputsDecode},
 	}
 }
 
@@ -48,7 +49,7 @@ type (
 		KVHints               *kvHintsJSON      `json:"kv_hints"`
 	}
 	featureJSON struct {
-		Data       rawJSON `json:"data"`
+		Item       rawJSON `json:"data"`
 		Modality   string  `json:"modality"`
 		Identifier string  `json:"identifier"`
 		Offset     int     `json:"offset"`
@@ -79,11 +80,7 @@ type (
 
 // strictly decodes a field that must be there and have no name that into has not.
 func strictly(p *params, name string, into any) {
-	raw := required[rawJSON](p, name)
-	if p.err != nil {
-		return
-	}
-	if err := unmarshal(raw, into); err != nil {
+	if err := unmarshal(required[rawJSON](p, name), into); err != nil {
 		p.fail("field %q: %w", name, err)
 	}
 }
@@ -110,9 +107,6 @@ func requestEncode(p *params) (reply, error) {
 	var j requestJSON
 	strictly(p, "request", &j)
 	r := j.request(p, c)
-	if p.err != nil {
-		return nil, p.err
-	}
 	m, err := c.EncodeRequest(r)
 	if err != nil {
 		return nil, err
@@ -123,26 +117,17 @@ func requestEncode(p *params) (reply, error) {
 func requestDecode(p *params) (reply, error) {
 	c := p.engineCodec(0)
 	f := p.frames()
-	if p.err != nil {
-		return nil, p.err
-	}
 	m, err := c.Decode(append([][]byte{{0}}, f...)) // its type is that of a request
 	if err != nil {
 		return nil, err
 	}
 	j, err := encodeRequest(m.(*wire.Request))
-	if err != nil {
-		return nil, err
-	}
-	return reply{"request": j}, nil
+	return reply{"request": j}, err
 }
 
 // listRequestFields returns what the table contains about a generation.
 func listRequestFields(p *params) (reply, error) {
 	g := p.generation()
-	if p.err != nil {
-		return nil, p.err
-	}
 	return reply{
 		"request": g.RequestFields, "output": g.OutputFields, "outputs": g.OutputsFields, "ready": g.ReadyFields,
 		"sampling": g.Params.Sampling, "pooling": g.Params.Pooling, "pooling_tasks": g.Params.PoolingTasks,
@@ -169,41 +154,23 @@ func (p *params) engineCodec(threshold int) *wire.Codec {
 }
 
 func (j *requestJSON) request(p *params, c *enginecore.Codec) *enginecore.Request {
-	r := &enginecore.Request{
-		RequestID: j.RequestID, PromptTokenIDs: j.PromptTokenIDs, EOSTokenID: j.EOSTokenID, ArrivalTime: float64(j.ArrivalTime), CacheSalt: j.CacheSalt,
-		DataParallelRank: j.DataParallelRank, PromptIsTokenIDs: j.PromptIsTokenIDs, ClientIndex: j.ClientIndex, CurrentWave: j.CurrentWave,
-		Priority: j.Priority, TraceHeaders: j.TraceHeaders, Resumable: j.Resumable, ExternalReqID: j.ExternalReqID, ReasoningEnded: j.ReasoningEnded,
-		ReasoningParserKwargs: plainMap[map[string]any](j.ReasoningParserKwargs), AbortImmediately: j.AbortImmediately, SessionID: j.SessionID,
-	}
-	var err error
-	if r.Params, err = j.params(c); err != nil && p.err == nil {
-		p.err = err
-	}
-	if r.PromptEmbeds, err = tensorOf(j.PromptEmbeds, "prompt_embeds"); err != nil {
+	r := &enginecore.Request{}
+	err := copySame(r, j)
+	if err != nil {
 		p.fail("%w", err)
 	}
-	if j.Features != nil {
-		r.Features = []enginecore.Feature{}
+	if r.Params, err = j.params(c); err != nil {
+		panic(refusal{err})
 	}
-	for _, f := range j.Features {
-		r.Features = append(r.Features, f.feature(p))
-	}
-	if l := j.LoRA; l != nil {
-		r.LoRA = &enginecore.LoRA{Name: l.Name, ID: l.ID, Path: l.Path, BaseModelName: l.BaseModelName, LoadInPlace: l.LoadInPlace, Is3DWeight: l.Is3DWeight}
-	}
-	if h := j.KVHints; h != nil {
-		r.KVHints = &enginecore.KVHints{ProtocolVersion: h.ProtocolVersion, MessageID: h.MessageID}
-		for _, a := range h.Actions {
-			r.KVHints.Actions = append(r.KVHints.Actions,
-				enginecore.KVHintAction{ID: a.ID, Type: a.Type, Version: a.Version, Payload: plainMap[map[string]any](a.Payload)})
-		}
+	for i := range j.Features {
+		r.Features[i].Data = j.Features[i].item(p)
 	}
 	return r
 }
 
 // params parses the parameters of either kind.
 func (j *requestJSON) params(c *enginecore.Codec) (*enginecore.Params, error) {
-	sampling, pooling := plainMap[map[string]any](j.SamplingParams), plainMap[map[string]any](j.PoolingParams)
+	sampling, pooling := plainMap(j.SamplingParams), plainMap(j.PoolingParams)
 	switch {
 	case sampling != nil && pooling != nil:
 		return nil, invalidf("field pooling_params: it and sampling_params are both set; set one")
@@ -215,64 +182,36 @@ func (j *requestJSON) params(c *enginecore.Codec) (*enginecore.Params, error) {
 	return nil, nil
 }
 
-func (j *featureJSON) feature(p *params) enginecore.Feature {
-	f := enginecore.Feature{Modality: j.Modality, Identifier: j.Identifier, Offset: j.Offset, Length: j.Length, MMHash: j.MMHash}
-	var err error
-	if f.IsEmbed, err = tensorOf(j.IsEmbed, "is_embed"); err != nil {
-		p.fail("%w", err)
-	}
-	if c := firstByte(j.Data); c == 0 || c == 'n' {
-		return f
+// item is the item of a feature, or nil for null.
+func (j *featureJSON) item(p *params) *serde.Item {
+	if c := firstByte(j.Item); c == 0 || c == 'n' {
+		return nil
 	}
 	var v valueJSON
-	if err := unmarshal(j.Data, &v); err != nil {
+	if err := unmarshal(j.Item, &v); err != nil {
 		p.fail("the data of a feature: %w", err)
-		return f
 	}
 	if v.Type != "item" {
 		p.fail("the data of a feature: want a value of type item, or null")
-		return f
 	}
-	f.Data, _ = valueDecoder{p, false}.item(v).(*serde.Item)
-	return f
+	it, _ := valueDecoder{p, false}.item(v).(*serde.Item)
+	return it
 }
 
 func encodeRequest(r *wire.Request) (*requestJSON, error) {
-	j := &requestJSON{
-		RequestID: r.RequestID, PromptTokenIDs: r.PromptTokenIDs, SamplingParams: fromMap(r.SamplingParams), PoolingParams: fromMap(r.PoolingParams),
-		EOSTokenID: r.EOSTokenID, ArrivalTime: number(r.ArrivalTime), CacheSalt: r.CacheSalt, DataParallelRank: r.DataParallelRank,
-		PromptIsTokenIDs: r.PromptIsTokenIDs, ClientIndex: r.ClientIndex, CurrentWave: r.CurrentWave, Priority: r.Priority,
-		TraceHeaders: r.TraceHeaders, Resumable: r.Resumable, ExternalReqID: r.ExternalReqID, ReasoningEnded: r.ReasoningEnded,
-		ReasoningParserKwargs: fromMap(r.ReasoningParserKwargs), AbortImmediately: r.AbortImmediately, SessionID: r.SessionID,
+	j := &requestJSON{}
+	if err := errors.Join(copySame(j, r), copySame(j, &r.Request)); err != nil {
+		return nil, err
 	}
-	if r.PromptEmbeds != nil {
-		j.PromptEmbeds = plain{r.PromptEmbeds}
-	}
-	if r.Features != nil {
-		j.Features = []featureJSON{}
-	}
-	for _, f := range r.Features {
-		out := featureJSON{Modality: f.Modality, Identifier: f.Identifier, Offset: f.Offset, Length: f.Length, MMHash: f.MMHash}
-		if f.IsEmbed != nil {
-			out.IsEmbed = plain{f.IsEmbed}
+	for i, f := range r.Features {
+		if f.Data == nil {
+			continue
 		}
-		if f.Data != nil {
-			raw, err := json.Marshal(encodeValue(f.Data))
-			if err != nil {
-				return nil, fmt.Errorf("the data of a feature: %w", err)
-			}
-			out.Data = raw
+		raw, err := json.Marshal(encodeValue(f.Data))
+		if err != nil {
+			return nil, fmt.Errorf("the data of a feature: %w", err)
 		}
-		j.Features = append(j.Features, out)
-	}
-	if l := r.LoRA; l != nil {
-		j.LoRA = &loraJSON{l.Name, l.ID, l.Path, l.BaseModelName, l.LoadInPlace, l.Is3DWeight}
-	}
-	if h := r.KVHints; h != nil {
-		j.KVHints = &kvHintsJSON{h.ProtocolVersion, h.MessageID, []kvActionJSON{}}
-		for _, a := range h.Actions {
-			j.KVHints.Actions = append(j.KVHints.Actions, kvActionJSON{a.ID, a.Type, a.Version, fromMap(a.Payload)})
-		}
+		j.Features[i].Item = raw
 	}
 	return j, nil
 }

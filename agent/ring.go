@@ -24,42 +24,22 @@ func (r *ring) close() error { return errors.Join(r.seg.Unlink(), r.seg.Close())
 
 func (a *Agent) ringOps() map[string]operation {
 	return map[string]operation{
-		"ring.new":    a.ringNew,
-		"ring.alloc":  a.onRing(ringAlloc),
-		"ring.free":   a.onRing(ringFree),
-		"ring.header": a.onRing(ringHeader),
-		"ring.clear":  a.onRing(func(_ *params, r *ring) (reply, error) { r.Clear(); return nil, nil }),
-		"ring.state":  a.onRing(func(_ *params, r *ring) (reply, error) { return ringReply(r), nil }),
-		"ring.fill":   a.onRing(ringFill),
-		"ring.peek":   a.onRing(ringPeek),
-		"ring.close":  a.ringClose,
-	}
-}
-
-func (a *Agent) onRing(f func(*params, *ring) (reply, error)) operation {
-	return func(p *params) (reply, error) {
-		name := p.str("ring")
-		r, ok := a.rings[name]
-		if p.err == nil && !ok {
-			p.fail("no ring %q", name)
-		}
-		if p.err != nil {
-			return nil, p.err
-		}
-		return f(p, r)
+		"ring.new":    {"ring size generation treat_as name first_id", a.ringNew},
+		"ring.alloc":  {"ring size", on("ring", a.rings, ringAlloc)},
+		"ring.free":   {"ring ids all limit", on("ring", a.rings, ringFree)},
+		"ring.header": {"ring address", on("ring", a.rings, ringHeader)},
+		"ring.clear":  {"ring", on("ring", a.rings, ringClear)},
+		"ring.state":  {"ring", on("ring", a.rings, ringReply)},
+		"ring.fill":   {"ring offset hex", on("ring", a.rings, ringFill)},
+		"ring.peek":   {"ring offset length", on("ring", a.rings, ringPeek)},
+		"ring.close":  {"ring", on("ring", a.rings, a.ringClose)},
 	}
 }
 
 func (a *Agent) ringNew(p *params) (reply, error) {
-	object, size, g := p.str("ring"), p.int("size"), p.generation()
+	object, size, g := unused(p, "ring", a.rings), p.int("size"), p.generation()
 	name, first := optional(p, "name", ""), optional[uint32](p, "first_id", 0)
 	o := shmring.RingOptions{DataOffset: g.DataOffset, IDsRestart: g.IDsRestart, FirstID: first}
-	if p.err != nil {
-		return nil, p.err
-	}
-	if _, ok := a.rings[object]; ok {
-		return nil, invalidf("ring %q exists", object)
-	}
 	if first >= shmring.IDLimit {
 		return nil, invalidf("first_id %d is not below 2^31", first)
 	}
@@ -95,14 +75,8 @@ func (a *Agent) sizeAllowed(size int) error {
 
 func ringAlloc(p *params, r *ring) (reply, error) {
 	size := p.int("size")
-	if p.err != nil {
-		return nil, p.err
-	}
 	address, id, _, err := r.Alloc(size)
-	if err != nil {
-		return nil, err
-	}
-	return reply{"address": address, "id": id}, nil
+	return reply{"address": address, "id": id}, err
 }
 
 func ringFree(p *params, r *ring) (reply, error) {
@@ -114,30 +88,18 @@ func ringFree(p *params, r *ring) (reply, error) {
 			ids[id] = true
 		}
 	}
-	if p.err != nil {
-		return nil, p.err
-	}
 	freed := r.Free(func(id uint32, _ []byte) bool { return all || ids[id] }, limit)
 	return reply{"freed": append([]uint32{}, freed...)}, nil
 }
 
 func ringHeader(p *params, r *ring) (reply, error) {
 	address := required[uint64](p, "address")
-	if p.err != nil {
-		return nil, p.err
-	}
 	c, err := shmring.ReadChunk(r.seg.Ring(), address)
-	if err != nil {
-		return nil, err
-	}
-	return reply{"id": c.ID, "size": c.Size}, nil
+	return reply{"id": c.ID, "size": c.Size}, err
 }
 
 func ringFill(p *params, r *ring) (reply, error) {
 	offset, b := p.int("offset"), p.hex("hex")
-	if p.err != nil {
-		return nil, p.err
-	}
 	memory := r.seg.Ring()
 	if offset < 0 || offset > len(memory) || len(b) > len(memory)-offset {
 		return nil, invalidf("%d bytes from %d on: the ring has %d", len(b), offset, len(memory))
@@ -150,9 +112,6 @@ func ringFill(p *params, r *ring) (reply, error) {
 
 func ringPeek(p *params, r *ring) (reply, error) {
 	offset, length := p.int("offset"), p.int("length")
-	if p.err != nil {
-		return nil, p.err
-	}
 	memory := r.seg.Ring()
 	if offset < 0 || length < 0 || length > maxPeek || offset > len(memory) || length > len(memory)-offset {
 		return nil, invalidf("%d bytes from %d on: the ring has %d, and one look shows at most %d", length, offset, len(memory), maxPeek)
@@ -164,23 +123,23 @@ func ringPeek(p *params, r *ring) (reply, error) {
 	return reply{"hex": raw}, nil
 }
 
-func ringReply(r *ring) reply {
+func ringClear(_ *params, r *ring) (reply, error) { r.Clear(); return nil, nil }
+
+func ringReply(_ *params, r *ring) (reply, error) {
 	metadata := map[string]uint64{}
 	for id, address := range r.Live() {
 		metadata[strconv.FormatUint(uint64(id), 10)] = address
 	}
 	out := ringState(r.State())
 	out["metadata"] = metadata
-	return out
+	return out, nil
 }
 
 func ringState(s shmring.RingState) reply {
 	return reply{"start": s.Start, "end": s.End, "id_start": s.IDStart, "id_end": s.IDEnd}
 }
 
-func (a *Agent) ringClose(p *params) (reply, error) {
-	return a.onRing(func(_ *params, r *ring) (reply, error) {
-		delete(a.rings, p.str("ring"))
-		return nil, r.close()
-	})(p)
+func (a *Agent) ringClose(p *params, r *ring) (reply, error) {
+	delete(a.rings, p.str("ring"))
+	return nil, r.close()
 }

@@ -8,19 +8,16 @@ import (
 
 func serdeOps() map[string]operation {
 	return map[string]operation{
-		"serde.encode":   serdeEncode,
-		"serde.decode":   serdeDecode,
-		"serde.metadata": serdeMetadata,
-		"address_item":   addressItem,
+		"serde.encode":   {"value generation treat_as threshold", serdeEncode},
+		"serde.decode":   {"frames kind generation treat_as", serdeDecode},
+		"serde.metadata": {"hex", serdeMetadata},
+		"address_item":   {"address id signature generation treat_as modality", addressItem},
 	}
 }
 
 func serdeEncode(p *params) (reply, error) {
 	o := serde.Options{Generation: p.generation(), InlineThreshold: p.threshold()}
 	v := p.value("value", false)
-	if p.err != nil {
-		return nil, p.err
-	}
 	plan, err := serde.NewPlan(v, o)
 	if err != nil {
 		return nil, err
@@ -34,9 +31,6 @@ func serdeDecode(p *params) (reply, error) {
 	o := serde.Options{Generation: p.generation()}
 	frames := p.frames()
 	kind := p.str("kind")
-	if p.err != nil {
-		return nil, p.err
-	}
 	var v serde.Value
 	var err error
 	switch kind {
@@ -54,26 +48,13 @@ func serdeDecode(p *params) (reply, error) {
 }
 
 func serdeMetadata(p *params) (reply, error) {
-	b := p.hex("hex")
-	if p.err != nil {
-		return nil, p.err
-	}
-	m, _, err := serde.ParseMetadata(b)
-	if err != nil {
-		return nil, err
-	}
-	return reply{"type": m.Type, "nbytes": m.NBytes, "lens": m.Lens}, nil
+	m, _, err := serde.ParseMetadata(p.hex("hex"))
+	return reply{"type": m.Type, "nbytes": m.NBytes, "lens": m.Lens}, err
 }
 
 func addressItem(p *params) (reply, error) {
 	h, g := p.handle(), p.generation()
 	modality := optional(p, "modality", "image")
-	if p.err != nil {
-		return nil, p.err
-	}
 	b, err := serde.EncodeAddress(h, modality, serde.Options{Generation: g})
-	if err != nil {
-		return nil, err
-	}
-	return reply{"hex": hex.EncodeToString(b)}, nil
+	return reply{"hex": hex.EncodeToString(b)}, err
 }

@@ -57,7 +57,7 @@ func (s *store) end(end func() error) error {
 }
 
 func (a *Agent) storeOps() map[string]operation {
-	writer := func(f func(*params, *store) (reply, error)) operation {
+	writer := func(f func(*params, *store) (reply, error)) func(*params) (reply, error) {
 		return a.onStore(func(p *params, s *store) (reply, error) {
 			if s.w == nil {
 				return nil, unsupportedf("%s is for the writer; this store was opened for reading", p.str("op"))
@@ -65,60 +65,48 @@ func (a *Agent) storeOps() map[string]operation {
 			return f(p, s)
 		})
 	}
+	const writerFields = "store size max_object readers generation treat_as name policy threshold " +
+		"rereads quarantine_ttl max_objects quota owner"
 	return map[string]operation{
-		"store.create":          a.storeCreate,
-		"store.open":            a.storeOpen,
-		"store.put":             writer(storePut),
-		"store.cached":          writer(storeCached),
-		"store.lookup":          writer(storeLookup),
-		"store.signature":       writer(storeSignature),
-		"store.verify":          a.onStore(storeVerify),
-		"store.get":             a.onStore(storeGet),
-		"store.touch":           a.onStore(storeTouch),
-		"store.release_touches": writer(func(_ *params, s *store) (reply, error) { s.w.ReleaseTouches(); return nil, nil }),
-		"store.free_unused":     writer(storeFreeUnused),
-		"store.clear":           writer(func(_ *params, s *store) (reply, error) { return nil, s.w.Clear() }),
-		"store.close":           a.onClosable(func(_ *params, s *store) (reply, error) { return nil, s.close() }),
-		"store.unlink":          a.onClosable(storeUnlink),
-		"store.reserve":         writer(storeReserve),
-		"store.fill":            writer(storeFill),
-		"store.publish":         writer(storePublish),
-		"store.discard":         writer(storeDiscard),
-		"store.begin":           writer(storeBegin),
-		"store.commit":          writer(storeCommit),
-		"store.rollback":        writer(ending(objstore.Request.Rollback)),
-		"store.finish":          writer(ending(objstore.Request.Finish)),
-		"store.abort":           writer(ending(objstore.Request.Abort)),
-		"store.fence":           writer(storeFence),
-		"store.reset_readers":   writer(storeResetReaders),
-		"store.evict":           writer(storeEvict),
-		"store.detach":          a.onClosable(storeDetach),
-		"store.adopt":           a.storeAdopt,
-		"store.state":           writer(storeState),
-		"store.peek":            a.onStore(storePeek),
+		"store.create":          {writerFields + " secret lock align", a.storeCreate},
+		"store.open":            {"store name size max_object readers generation treat_as lock", a.storeOpen},
+		"store.put":             {"store key value request tenant", writer(storePut)},
+		"store.cached":          {"store key", writer(storeCached)},
+		"store.lookup":          {"store key request", writer(storeLookup)},
+		"store.signature":       {"store key", writer(storeSignature)},
+		"store.verify":          {"store key address id signature", a.onStore(storeVerify)},
+		"store.get":             {"store address id key signature", a.onStore(storeGet)},
+		"store.touch":           {"store key address id signature", a.onStore(storeTouch)},
+		"store.release_touches": {"store", writer(storeReleaseTouches)},
+		"store.free_unused":     {"store", writer(storeFreeUnused)},
+		"store.clear":           {"store", writer(func(_ *params, s *store) (reply, error) { return nil, s.w.Clear() })},
+		"store.close":           {"store", on("store", a.stores, storeClose)},
+		"store.unlink":          {"store", on("store", a.stores, storeUnlink)},
+		"store.reserve":         {"store key value request tenant", writer(storeReserve)},
+		"store.fill":            {"store key field offset hex", writer(storeFill)},
+		"store.publish":         {"store key", writer(storePublish)},
+		"store.discard":         {"store key", writer(storeDiscard)},
+		"store.begin":           {"store request", writer(storeBegin)},
+		"store.commit":          {"store request", writer(storeCommit)},
+		"store.rollback":        {"store request", writer(ending(objstore.Request.Rollback))},
+		"store.finish":          {"store request", writer(ending(objstore.Request.Finish))},
+		"store.abort":           {"store request", writer(ending(objstore.Request.Abort))},
+		"store.fence":           {"store", writer(storeFence)},
+		"store.reset_readers":   {"store readers", writer(storeResetReaders)},
+		"store.evict":           {"store key", writer(storeEvict)},
+		"store.detach":          {"store", on("store", a.stores, storeDetach)},
+		"store.adopt":           {writerFields, a.storeAdopt},
+		"store.state":           {"store", writer(storeState)},
+		"store.peek":            {"store offset length", a.onStore(storePeek)},
 	}
 }
 
 // onStore is for operations on a store that was not closed.
-func (a *Agent) onStore(f func(*params, *store) (reply, error)) operation {
-	return a.onClosable(func(p *params, s *store) (reply, error) {
+func (a *Agent) onStore(f func(*params, *store) (reply, error)) func(*params) (reply, error) {
+	return on("store", a.stores, func(p *params, s *store) (reply, error) {
 		if s.closed {
 			return nil, fmt.Errorf("%w: store %q", errClosed, p.str("store"))
 		}
 		return f(p, s)
 	})
-}
-
-func (a *Agent) onClosable(f func(*params, *store) (reply, error)) operation {
-	return func(p *params) (reply, error) {
-		name := p.str("store")
-		s, ok := a.stores[name]
-		if p.err == nil && !ok {
-			p.fail("no store %q", name)
-		}
-		if p.err != nil {
-			return nil, p.err
-		}
-		return f(p, s)
-	}
 }

@@ -17,9 +17,6 @@ import (
 
 func (a *Agent) addStore(p *params, open func() (*store, error)) error {
 	name := p.str("store")
-	if p.err != nil {
-		return p.err
-	}
 	if old, ok := a.stores[name]; ok && !old.closed {
 		return invalidf("store %q exists", name)
 	}
@@ -34,7 +31,7 @@ func (a *Agent) addStore(p *params, open func() (*store, error)) error {
 
 // writerOptions reads what store.create and store.adopt have in common.
 func (a *Agent) writerOptions(p *params) objstore.Options {
-	if p.int("max_object") == 0 && p.err == nil {
+	if p.int("max_object") == 0 {
 		p.fail("field \"max_object\": 0 admits nothing")
 	}
 	rereads := optional(p, "rereads", false) // of the protocol, whatever the generation
@@ -53,7 +50,7 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 	policy := optional(p, "policy", "fifo")
 	var secret []byte
 	if p.has("secret") {
-		if secret = p.hex("secret"); p.err == nil && len(secret) != 32 {
+		if secret = p.hex("secret"); len(secret) != 32 {
 			p.fail("field \"secret\": %d bytes, want 32", len(secret))
 		}
 	}
@@ -100,7 +97,7 @@ func (s *store) createWriter(policy string, o objstore.Options) (w objstore.Stor
 func (a *Agent) storeAdopt(p *params) (reply, error) {
 	o := a.writerOptions(p)
 	o.Name = p.str("name")
-	if policy := optional(p, "policy", "pool"); p.err == nil && policy != "pool" {
+	if policy := optional(p, "policy", "pool"); policy != "pool" {
 		return nil, unsupportedf("policy %q has no table of objects to adopt", policy)
 	}
 	var found shmstore.Adoption
@@ -112,10 +109,7 @@ func (a *Agent) storeAdopt(p *params) (reply, error) {
 		found = a
 		return &store{w: upstream.New(w, upstream.Options{}), pool: w, generation: o.Generation}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return reply{"kept": found.Kept, "dropped": found.Dropped, "in_use": found.InUse, "damaged": found.Damaged}, nil
+	return reply{"kept": found.Kept, "dropped": found.Dropped, "in_use": found.InUse, "damaged": found.Damaged}, err
 }
 
 // uniqueName keeps stores apart, also when the environment names a segment.
@@ -135,10 +129,7 @@ func (s *store) writerLock(p *params, o *upstream.Options) error {
 	if p.fields["lock"][0] == '"' {
 		name = p.str("lock")
 	} else if !required[bool](p, "lock") {
-		return p.err
-	}
-	if p.err != nil {
-		return p.err
+		return nil
 	}
 	if name == "" {
 		o.Lock = make(ownLock, 1)

@@ -22,6 +22,10 @@ func handleReply(h serde.Address) reply {
 	return out
 }
 
+func storeReleaseTouches(_ *params, s *store) (reply, error) { s.w.ReleaseTouches(); return nil, nil }
+
+func storeClose(_ *params, s *store) (reply, error) { return nil, s.close() }
+
 // storeUnlink removes the name early; closing a writer removes it anyway.
 func storeUnlink(_ *params, s *store) (reply, error) {
 	if s.w == nil {
@@ -35,33 +39,20 @@ func storeUnlink(_ *params, s *store) (reply, error) {
 
 func storePut(p *params, s *store) (reply, error) {
 	key, v, r, o := p.str("key"), p.value("value", false), s.request(p, false), putOptions(p)
-	if p.err != nil {
-		return nil, p.err
-	}
 	put := s.w.Put
 	if r != nil {
 		put = r.Put
 	}
 	h, err := put(key, v, o)
-	if err != nil {
-		return nil, err
-	}
-	return handleReply(h), nil
+	return handleReply(h), err
 }
 
 func storeCached(p *params, s *store) (reply, error) {
-	key := p.str("key")
-	if p.err != nil {
-		return nil, p.err
-	}
-	return reply{"cached": s.w.Cached(key)}, nil
+	return reply{"cached": s.w.Cached(p.str("key"))}, nil
 }
 
 func storeLookup(p *params, s *store) (reply, error) {
 	key, r := p.str("key"), s.request(p, false)
-	if p.err != nil {
-		return nil, p.err
-	}
 	lookup := s.w.GetCached
 	if r != nil {
 		lookup = r.Lookup
@@ -75,11 +66,7 @@ func storeLookup(p *params, s *store) (reply, error) {
 }
 
 func storeSignature(p *params, s *store) (reply, error) {
-	key := p.str("key")
-	if p.err != nil {
-		return nil, p.err
-	}
-	sig, err := s.w.Signature(key)
+	sig, err := s.w.Signature(p.str("key"))
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +78,6 @@ func storeSignature(p *params, s *store) (reply, error) {
 
 func storeVerify(p *params, s *store) (reply, error) {
 	key, h := p.str("key"), p.handle()
-	if p.err != nil {
-		return nil, p.err
-	}
 	if s.w != nil {
 		return nil, s.w.Verify(key, h)
 	}
@@ -102,9 +86,6 @@ func storeVerify(p *params, s *store) (reply, error) {
 
 func storeGet(p *params, s *store) (reply, error) {
 	h, key := p.handle(), optional(p, "key", "")
-	if p.err != nil {
-		return nil, p.err
-	}
 	if !p.has("key") {
 		h.Signature = serde.Signature{} // as in Python, where a missing key is a missing signature
 	}
@@ -125,10 +106,7 @@ func storeGet(p *params, s *store) (reply, error) {
 
 func describeView(v *objstore.View) (value reply, err error) {
 	c, err := v.Clone()
-	if err != nil {
-		return nil, err
-	}
-	return encodeValue(c), nil
+	return encodeValue(c), err
 }
 
 func storeTouch(p *params, s *store) (reply, error) {
@@ -136,9 +114,6 @@ func storeTouch(p *params, s *store) (reply, error) {
 	var h serde.Address
 	if s.r != nil || p.has("address") {
 		h = p.handle()
-	}
-	if p.err != nil {
-		return nil, p.err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -153,17 +128,11 @@ func storeTouch(p *params, s *store) (reply, error) {
 
 func storeFreeUnused(_ *params, s *store) (reply, error) {
 	freed, err := s.w.FreeUnused()
-	if err != nil {
-		return nil, err
-	}
-	return reply{"freed": append([]uint32{}, freed...)}, nil
+	return reply{"freed": append([]uint32{}, freed...)}, err
 }
 
 func storeReserve(p *params, s *store) (reply, error) {
 	key, v, owner, o := p.str("key"), p.value("value", true), s.request(p, false), putOptions(p)
-	if p.err != nil {
-		return nil, p.err
-	}
 	reserve := s.w.Reserve
 	if owner != nil {
 		reserve = owner.Reserve
@@ -180,7 +149,7 @@ func storeReserve(p *params, s *store) (reply, error) {
 func (s *store) reservation(p *params) *objstore.Reservation {
 	key := p.str("key")
 	r, ok := s.open[key]
-	if p.err == nil && !ok {
+	if !ok {
 		p.fail("key %q is not reserved", key)
 	}
 	return r
@@ -189,9 +158,6 @@ func (s *store) reservation(p *params) *objstore.Reservation {
 func storeFill(p *params, s *store) (reply, error) {
 	r := s.reservation(p)
 	field, offset, b := p.str("field"), p.int("offset"), p.hex("hex")
-	if p.err != nil {
-		return nil, p.err
-	}
 	dst := r.Tensor(field)
 	if dst == nil || offset < 0 || offset > len(dst) || len(b) > len(dst)-offset {
 		return nil, invalidf("field %q has %d bytes to fill, not %d from %d on", field, len(dst), len(b), offset)
@@ -202,9 +168,6 @@ func storeFill(p *params, s *store) (reply, error) {
 
 func storePublish(p *params, s *store) (reply, error) {
 	r := s.reservation(p)
-	if p.err != nil {
-		return nil, p.err
-	}
 	h, err := r.Commit()
 	if err != nil {
 		return nil, err // the reservation is still there, to be discarded
@@ -215,9 +178,6 @@ func storePublish(p *params, s *store) (reply, error) {
 
 func storeDiscard(p *params, s *store) (reply, error) {
 	r := s.reservation(p)
-	if p.err != nil {
-		return nil, p.err
-	}
 	delete(s.open, p.str("key"))
 	r.Discard()
 	return nil, nil
@@ -257,9 +217,6 @@ const maxPeek = 64 << 20
 
 func storePeek(p *params, s *store) (reply, error) {
 	offset, length := p.int("offset"), p.int("length")
-	if p.err != nil {
-		return nil, p.err
-	}
 	if err := s.segment().Hold(); err != nil {
 		return nil, err
 	}

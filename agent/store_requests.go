@@ -15,7 +15,7 @@ func (s *store) request(p *params, needed bool) objstore.Request {
 	}
 	id := p.str("request")
 	r, ok := s.requests[id]
-	if p.err == nil && !ok && (needed || s.pool != nil) {
+	if !ok && (needed || s.pool != nil) {
 		p.fail("request %q was not begun, or has ended", id)
 	}
 	return r
@@ -27,9 +27,6 @@ func putOptions(p *params) objstore.PutOptions {
 
 func storeBegin(p *params, s *store) (reply, error) {
 	id := p.str("request")
-	if p.err != nil {
-		return nil, p.err
-	}
 	r, err := s.w.Begin(id)
 	if err != nil {
 		return nil, err
@@ -39,11 +36,7 @@ func storeBegin(p *params, s *store) (reply, error) {
 }
 
 func storeCommit(p *params, s *store) (reply, error) {
-	r := s.request(p, true)
-	if p.err != nil {
-		return nil, p.err
-	}
-	return nil, r.Commit()
+	return nil, s.request(p, true).Commit()
 }
 
 // ending is an operation that ends a request. One that is in another state than
@@ -52,9 +45,6 @@ func storeCommit(p *params, s *store) (reply, error) {
 func ending(end func(objstore.Request)) func(*params, *store) (reply, error) {
 	return func(p *params, s *store) (reply, error) {
 		r := s.request(p, true)
-		if p.err != nil {
-			return nil, p.err
-		}
 		if end(r); !r.Ended() {
 			return nil, invalidf("request %q: rollback is for requests that were not committed, finish and abort for those that were", r.ID())
 		}
@@ -64,11 +54,7 @@ func ending(end func(objstore.Request)) func(*params, *store) (reply, error) {
 }
 
 func storeResetReaders(p *params, s *store) (reply, error) {
-	n := optional(p, "readers", 0)
-	if p.err != nil {
-		return nil, p.err
-	}
-	if err := s.w.ResetReaders(n); err != nil {
+	if err := s.w.ResetReaders(optional(p, "readers", 0)); err != nil {
 		return nil, err
 	}
 	for id, r := range s.requests {
@@ -81,17 +67,11 @@ func storeResetReaders(p *params, s *store) (reply, error) {
 
 func storeEvict(p *params, s *store) (reply, error) {
 	key := p.str("key")
-	if p.err != nil {
-		return nil, p.err
-	}
 	if s.pool == nil {
 		return nil, fmt.Errorf("%w: in a FIFO only the oldest object can go, once it was read", fs.ErrInvalid)
 	}
 	evicted, err := s.pool.Evict(key)
-	if err != nil {
-		return nil, err
-	}
-	return reply{"evicted": evicted}, nil
+	return reply{"evicted": evicted}, err
 }
 
 func storeFence(_ *params, s *store) (reply, error) {

@@ -95,43 +95,35 @@ func (o objectJSON) object() tier.Object {
 
 func (a *Agent) tierOps() map[string]operation {
 	return map[string]operation{
-		"tier.open":    a.tierOpen,
-		"tier.put":     a.onTier(tierPut),
-		"tier.get":     a.onTier(tierGet),
-		"tier.stat":    a.onTier(tierStat),
-		"tier.delete":  a.onTier(tierDelete),
-		"tier.list":    a.onTier(tierList),
-		"tier.usage":   a.onTier(tierUsage),
-		"tier.close":   a.tierClose,
-		"tier.drain":   a.onTier(tierDrain),
-		"tier.lease":   a.onMemory(tierLease),
-		"tier.leases":  a.onMemory(tierLeases),
-		"tier.pin":     a.onLease(tierPin),
-		"tier.unpin":   a.onLease(tierUnpin),
-		"tier.reserve": a.onLease(tierReserve),
-		"tier.commit":  a.onLease(tierSettle(tier.Lease.Commit)),
-		"tier.abort":   a.onLease(tierSettle(tier.Lease.Abort)),
-		"tier.release": a.onMemory(tierRelease),
+		"tier.open":    {"tier level size capacity memory lower", a.tierOpen},
+		"tier.put":     {"tier object hex xof", a.onTier(tierPut)},
+		"tier.get":     {"tier key", a.onTier(tierGet)},
+		"tier.stat":    {"tier keys", a.onTier(tierStat)},
+		"tier.delete":  {"tier keys", a.onTier(tierDelete)},
+		"tier.list":    {"tier space", a.onTier(tierList)},
+		"tier.usage":   {"tier", a.onTier(tierUsage)},
+		"tier.close":   {"tier", on("tier", a.levels, a.tierClose)},
+		"tier.drain":   {"tier", a.onTier(tierDrain)},
+		"tier.lease":   {"tier lease owner seconds", a.onMemory(tierLease)},
+		"tier.leases":  {"tier", a.onMemory(tierLeases)},
+		"tier.pin":     {"tier lease keys", a.onLease(tierPin)},
+		"tier.unpin":   {"tier lease keys", a.onLease(tierUnpin)},
+		"tier.reserve": {"tier lease objects xof", a.onLease(tierReserve)},
+		"tier.commit":  {"tier lease keys", a.onLease(tierSettle(tier.Lease.Commit))},
+		"tier.abort":   {"tier lease keys", a.onLease(tierSettle(tier.Lease.Abort))},
+		"tier.release": {"tier lease", a.onMemory(tierRelease)},
 	}
 }
 
-func (a *Agent) onTier(f func(context.Context, *params, *level) (reply, error)) operation {
-	return func(p *params) (reply, error) {
-		name := p.str("tier")
-		l, ok := a.levels[name]
-		if p.err == nil && !ok {
-			p.fail("no tier %q", name)
-		}
-		if p.err != nil {
-			return nil, p.err
-		}
+func (a *Agent) onTier(f func(context.Context, *params, *level) (reply, error)) func(*params) (reply, error) {
+	return on("tier", a.levels, func(p *params, l *level) (reply, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), tierTime)
 		defer cancel()
 		return f(ctx, p, l)
-	}
+	})
 }
 
-func (a *Agent) onMemory(f func(context.Context, *params, *level) (reply, error)) operation {
+func (a *Agent) onMemory(f func(context.Context, *params, *level) (reply, error)) func(*params) (reply, error) {
 	return a.onTier(func(ctx context.Context, p *params, l *level) (reply, error) {
 		if l.memory == nil {
 			return nil, unsupportedf("leases are for levels in memory")
@@ -140,24 +132,10 @@ func (a *Agent) onMemory(f func(context.Context, *params, *level) (reply, error)
 	})
 }
 
-func (a *Agent) onLease(f func(*params, tier.Lease) (reply, error)) operation {
+func (a *Agent) onLease(f func(*params, tier.Lease) (reply, error)) func(*params) (reply, error) {
 	return a.onMemory(func(_ context.Context, p *params, l *level) (reply, error) {
-		lease, err := l.leaseOf(p)
-		if err != nil {
-			return nil, err
-		}
-		return f(p, lease)
+		return f(p, named(p, "lease", l.leases))
 	})
-}
-
-// leaseOf returns the lease that a line names.
-func (l *level) leaseOf(p *params) (tier.Lease, error) {
-	id := p.str("lease")
-	lease, ok := l.leases[id]
-	if p.err == nil && !ok {
-		p.fail("lease %q was not opened, or was released", id)
-	}
-	return lease, p.err
 }
 
 func (p *params) tierKeys() []tier.Key {
@@ -183,9 +161,6 @@ func tierPut(ctx context.Context, p *params, l *level) (reply, error) {
 	default:
 		data = xof(p.str("xof"), int(o.Size), false)
 	}
-	if p.err != nil {
-		return nil, p.err
-	}
 	puts := []tier.Put{{Object: o.object(), Bytes: data}}
 	l.Put(ctx, puts)
 	return nil, puts[0].Err
@@ -193,9 +168,6 @@ func tierPut(ctx context.Context, p *params, l *level) (reply, error) {
 
 func tierGet(ctx context.Context, p *params, l *level) (reply, error) {
 	k := required[keyJSON](p, "key")
-	if p.err != nil {
-		return nil, p.err
-	}
 	gets := []tier.Get{{Key: k.key()}}
 	l.Get(ctx, gets)
 	if err := gets[0].Err; err != nil {
@@ -210,7 +182,7 @@ func tierGet(ctx context.Context, p *params, l *level) (reply, error) {
 func describeBytes(out reply, b []byte) {
 	sum := sha256.Sum256(b)
 	out["sha256"] = hex.EncodeToString(sum[:])
-	if len(b) <= 256 {
+	if len(b) <= hexLimit {
 		out["hex"] = hex.EncodeToString(b)
 	}
 }
@@ -247,28 +219,16 @@ func describeErrors(errs []error) reply {
 }
 
 func tierStat(ctx context.Context, p *params, l *level) (reply, error) {
-	keys := p.tierKeys()
-	if p.err != nil {
-		return nil, p.err
-	}
-	return reply{"objects": l.stat(ctx, keys)}, nil
+	return reply{"objects": l.stat(ctx, p.tierKeys())}, nil
 }
 
 func tierDelete(ctx context.Context, p *params, l *level) (reply, error) {
-	keys := p.tierKeys()
-	if p.err != nil {
-		return nil, p.err
-	}
-	return describeErrors(l.Delete(ctx, keys)), nil
+	return describeErrors(l.Delete(ctx, p.tierKeys())), nil
 }
 
 func tierList(ctx context.Context, p *params, l *level) (reply, error) {
-	space := optional(p, "space", "")
-	if p.err != nil {
-		return nil, p.err
-	}
 	out := []reply{}
-	for o, err := range l.List(ctx, space) {
+	for o, err := range l.List(ctx, optional(p, "space", "")) {
 		if err != nil {
 			return nil, err
 		}
@@ -289,21 +249,15 @@ func tierUsage(_ context.Context, _ *params, l *level) (reply, error) {
 	return out, nil
 }
 
-func (a *Agent) tierClose(p *params) (reply, error) {
-	return a.onTier(func(_ context.Context, p *params, l *level) (reply, error) {
-		if l.users > 0 {
-			return nil, invalidf("a store uses the tier: close that first")
-		}
-		a.dropTier(p.str("tier"), l)
-		return nil, l.close()
-	})(p)
-}
-
-func (a *Agent) dropTier(name string, l *level) {
-	delete(a.levels, name)
+func (a *Agent) tierClose(p *params, l *level) (reply, error) {
+	if l.users > 0 {
+		return nil, invalidf("a store uses the tier: close that first")
+	}
+	delete(a.levels, p.str("tier"))
 	for _, lower := range l.lower {
 		a.levels[lower].users--
 	}
+	return nil, l.close()
 }
 
 // closeTiers closes stores, and then the levels below them.
@@ -332,9 +286,6 @@ func tierLease(ctx context.Context, p *params, l *level) (reply, error) {
 	o := tier.LeaseOptions{ID: p.str("lease"), Owner: optional(p, "owner", "")}
 	if p.has("seconds") {
 		o.Until = time.Now().Add(time.Duration(required[float64](p, "seconds") * float64(time.Second)))
-	}
-	if p.err != nil {
-		return nil, p.err
 	}
 	lease, err := l.lease(ctx, o)
 	if err != nil {
@@ -388,19 +339,11 @@ func describePlaced(placed []tier.Placed, withBytes bool) reply {
 }
 
 func tierPin(p *params, lease tier.Lease) (reply, error) {
-	keys := p.tierKeys()
-	if p.err != nil {
-		return nil, p.err
-	}
-	return describePlaced(lease.Pin(keys), true), nil
+	return describePlaced(lease.Pin(p.tierKeys()), true), nil
 }
 
 func tierUnpin(p *params, lease tier.Lease) (reply, error) {
-	keys := p.tierKeys()
-	if p.err != nil {
-		return nil, p.err
-	}
-	lease.Unpin(keys)
+	lease.Unpin(p.tierKeys())
 	return nil, nil
 }
 
@@ -412,9 +355,6 @@ func tierReserve(p *params, lease tier.Lease) (reply, error) {
 		objects = append(objects, o.object())
 	}
 	seed := optional(p, "xof", "")
-	if p.err != nil {
-		return nil, p.err
-	}
 	placed := lease.Reserve(objects)
 	if p.has("xof") {
 		for _, pl := range placed {
@@ -428,19 +368,12 @@ func tierReserve(p *params, lease tier.Lease) (reply, error) {
 
 func tierSettle(settle func(tier.Lease, []tier.Key) []error) func(*params, tier.Lease) (reply, error) {
 	return func(p *params, lease tier.Lease) (reply, error) {
-		keys := p.tierKeys()
-		if p.err != nil {
-			return nil, p.err
-		}
-		return describeErrors(settle(lease, keys)), nil
+		return describeErrors(settle(lease, p.tierKeys())), nil
 	}
 }
 
 func tierRelease(_ context.Context, p *params, l *level) (reply, error) {
-	lease, err := l.leaseOf(p)
-	if err != nil {
-		return nil, err
-	}
+	lease := named(p, "lease", l.leases)
 	lease.Release()
 	delete(l.leases, lease.ID())
 	return nil, nil

@@ -18,13 +18,7 @@ type lowerJSON struct {
 var writePolicies = map[string]tier.Write{"": tier.Through, "through": tier.Through, "back": tier.Back, "around": tier.Around}
 
 func (a *Agent) tierOpen(p *params) (reply, error) {
-	name := p.str("tier")
-	if p.err != nil {
-		return nil, p.err
-	}
-	if _, ok := a.levels[name]; ok {
-		return nil, invalidf("tier %q exists", name)
-	}
+	name := unused(p, "tier", a.levels)
 	open := a.openStore
 	if p.has("level") {
 		open = a.openLevel
@@ -42,9 +36,6 @@ func (a *Agent) tierOpen(p *params) (reply, error) {
 func (a *Agent) openLevel(p *params) (*level, error) {
 	text := p.str("level")
 	o := location.Options{ShmDir: a.dir, Size: int64(optional(p, "size", 0)), Capacity: optional(p, "capacity", int64(0))}
-	if p.err != nil {
-		return nil, p.err
-	}
 	if err := a.sizeAllowed(int(o.Size)); err != nil {
 		return nil, err
 	}
@@ -68,9 +59,6 @@ func (a *Agent) openLevel(p *params) (*level, error) {
 
 func (a *Agent) openStore(p *params) (*level, error) {
 	top, lower := p.str("memory"), optional(p, "lower", []lowerJSON(nil))
-	if p.err != nil {
-		return nil, p.err
-	}
 	m, ok := a.levels[top]
 	if !ok || m.memory == nil || m.store != nil {
 		return nil, invalidf("no tier %q of the kind memory", top)

@@ -53,9 +53,6 @@ type (
 // value decodes the field of that name. With layout tensors need no data.
 func (p *params) value(name string, layout bool) serde.Value {
 	j := required[valueJSON](p, name)
-	if p.err != nil {
-		return nil
-	}
 	d := valueDecoder{p, layout}
 	switch j.Type {
 	case "item":
@@ -64,13 +61,11 @@ func (p *params) value(name string, layout bool) serde.Value {
 		t, ok := d.data(j.Data, 0).(*serde.Tensor)
 		if !ok {
 			p.fail("value of type tensor: data is not a tensor")
-			return nil
 		}
 		return t
 	case "pickle":
 		if j.Hex == nil {
 			p.fail("value of type pickle: field \"hex\" is missing")
-			return nil
 		}
 		return serde.Pickle(*j.Hex)
 	}
@@ -91,7 +86,6 @@ func (d valueDecoder) item(j valueJSON) serde.Value {
 	for _, f := range j.Fields {
 		if f.Field == nil {
 			d.fail("item: field %q has no \"field\"", f.Name)
-			return nil
 		}
 		it.Elems = append(it.Elems, serde.Elem{Key: f.Name, Data: d.data(f.Data, 0), Field: d.kind(*f.Field)})
 	}
@@ -107,7 +101,6 @@ func (d valueDecoder) kind(j kindJSON) serde.Field {
 		f.Kind = serde.Shared
 		if j.BatchSize == nil {
 			d.fail("shared field: \"batch_size\" is missing")
-			return f
 		}
 		f.BatchSize = *j.BatchSize
 	case "flat":
@@ -130,7 +123,6 @@ func (d valueDecoder) kind(j kindJSON) serde.Field {
 			}
 			if err != nil || nested != f.Nested {
 				d.fail("flat field: slice %s, want [start,stop,step] everywhere, or lists of those everywhere", raw)
-				return f
 			}
 			f.Slices = append(f.Slices, d.slices(group))
 		}
@@ -155,7 +147,6 @@ func (d valueDecoder) slices(in [][]*int64) []serde.Slice {
 	for _, s := range in {
 		if len(s) != 3 {
 			d.fail("flat field: a slice has %d bounds, want 3", len(s))
-			return nil
 		}
 		out = append(out, serde.Slice{Start: s[0], Stop: s[1], Step: s[2]})
 	}
@@ -165,10 +156,9 @@ func (d valueDecoder) slices(in [][]*int64) []serde.Slice {
 func (d valueDecoder) data(raw rawJSON, depth int) any {
 	if depth > maxDepth {
 		d.fail("data is nested more than %d deep", maxDepth)
-		return nil
 	}
 	switch c := firstByte(raw); {
-	case d.err != nil || c == 0 || c == 'n':
+	case c == 0 || c == 'n':
 		return nil
 	case c == '{':
 		return d.tensor(raw)
@@ -176,7 +166,6 @@ func (d valueDecoder) data(raw rawJSON, depth int) any {
 		var parts []rawJSON
 		if err := json.Unmarshal(raw, &parts); err != nil {
 			d.fail("data: %w", err)
-			return nil
 		}
 		list := []any{}
 		for _, part := range parts {
@@ -199,11 +188,8 @@ func firstByte(raw rawJSON) byte {
 
 func (d valueDecoder) number(s string) any {
 	if !strings.ContainsAny(s, ".eE") {
-		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
-			return i
-		}
-		if u, err := strconv.ParseUint(s, 10, 64); err == nil {
-			return u
+		if n := integer(s); n != nil {
+			return n
 		}
 	} else if f, err := strconv.ParseFloat(s, 64); err == nil {
 		return f
@@ -212,16 +198,16 @@ func (d valueDecoder) number(s string) any {
 	return nil
 }
 
-// special is a float that JSON has no number for.
-func (d valueDecoder) special(s string) any {
-	switch s {
-	case "nan":
-		return math.NaN()
-	case "inf":
-		return math.Inf(1)
-	case "-inf":
-		return math.Inf(-1)
+// integer is an int64, or else a uint64, or nil if the text is no integer of 64 bits.
+func integer(s string) any {
+	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return i
 	}
-	d.fail("data: float %.40q, want nan, inf or -inf", s)
+	if u, err := strconv.ParseUint(s, 10, 64); err == nil {
+		return u
+	}
 	return nil
 }
+
+// specialFloats are those that JSON has no number for.
+var specialFloats = map[string]float64{"nan": math.NaN(), "inf": math.Inf(1), "-inf": math.Inf(-1)}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"math"
 	"strconv"
@@ -50,11 +49,8 @@ func encodeData(d any) any {
 }
 
 func encodeArray(dtype string, shape []int, data []byte) reply {
-	sum := sha256.Sum256(data)
-	out := reply{"dtype": dtype, "shape": append([]int{}, shape...), "sha256": hex.EncodeToString(sum[:])}
-	if len(data) <= hexLimit {
-		out["hex"] = hex.EncodeToString(data)
-	}
+	out := reply{"dtype": dtype, "shape": append([]int{}, shape...)}
+	describeBytes(out, data)
 	return out
 }
 

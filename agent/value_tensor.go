@@ -15,19 +15,20 @@ func (d valueDecoder) tensor(raw rawJSON) any {
 	var j tensorJSON
 	if err := unmarshal(raw, &j); err != nil {
 		d.fail("tensor: %w", err)
-		return nil
 	}
 	if j.Float != nil {
-		return d.special(*j.Float)
+		f, ok := specialFloats[*j.Float]
+		if !ok {
+			d.fail("data: float %.40q, want nan, inf or -inf", *j.Float)
+		}
+		return f
 	}
 	if j.DType == nil || j.Shape == nil {
 		d.fail("tensor: \"dtype\" and \"shape\" are needed")
-		return nil
 	}
 	dtype, ok := serde.ParseDType(*j.DType)
 	if !ok {
 		d.fail("tensor: unknown dtype %.40q", *j.DType)
-		return nil
 	}
 	t := &serde.Tensor{DType: dtype, Shape: j.Shape}
 	n, err := t.NBytes()
@@ -38,10 +39,7 @@ func (d valueDecoder) tensor(raw rawJSON) any {
 		d.budget -= n
 	}
 	if err != nil {
-		if d.err == nil {
-			d.err = err
-		}
-		return nil
+		panic(refusal{err})
 	}
 	switch {
 	case j.Hex != nil:

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/internal/goldentest"
 )
 
 func TestValuesRoundTrip(t *testing.T) {
@@ -15,7 +17,8 @@ func TestValuesRoundTrip(t *testing.T) {
 		{"name":"n","data":[1,-2,18446744073709551615,1.5,2.0,true,false,[],{"dtype":"bool","shape":[3],"xof":"s"}],"field":{"kind":"shared","batch_size":4,"keep_on_cpu":true}},
 		{"name":"z","data":null,"field":{"kind":"batched"}},
 		{"name":"f","data":7,"field":{"kind":"flat","slices":[[null,null,null],[0,3,null]],"dim":0}}]}`
-	for _, generation := range []string{"0.12.0", "0.15.1", "0.33.0"} {
+	for _, g := range goldentest.ItemForms() {
+		generation := g.Version
 		enc := k.ok(`{"op":"serde.encode","generation":"` + generation + `","value":` + item + `}`)
 		frames, err := json.Marshal(enc["frames"])
 		require.NoError(t, err)

@@ -44,7 +44,7 @@ func (s *Server) admit(conn net.Conn, client *registry.Client) bool {
 		return false
 	}
 	c := &connection{server: s, conn: conn, client: client}
-	c.work = work{rooms: &s.rooms, part: s.partOf(client), stop: s.ending.Done(), wake: make(chan struct{}, 1)}
+	c.work = work{rooms: s.rooms, part: &client.Part, stop: s.ending.Done(), wake: make(chan struct{}, 1)}
 	s.conns[c] = struct{}{}
 	s.work.Go(c.serve)
 	return true

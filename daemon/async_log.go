@@ -56,11 +56,13 @@ type asyncLog struct {
 	written chan struct{} // closed when nothing waits any more; nil if nothing does. A goroutine writes meanwhile
 }
 
+// asyncRecord is a record with the handler behind ours, which has the attributes of its logger.
 type asyncRecord struct {
 	to     slog.Handler
 	record slog.Record
 }
 
+// add queues a record, and starts a goroutine that writes if none does.
 func (l *asyncLog) add(r asyncRecord) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

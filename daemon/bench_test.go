@@ -32,3 +32,20 @@ func BenchmarkPinRelease(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPinMany is a lookup of 64 objects and its end.
+func BenchmarkPinMany(t *testing.B) {
+	b := newBed(t, func(b *bed) {})
+	p := b.hello(session1)
+	names := make([]string, 64)
+	for i := range names {
+		names[i] = fmt.Sprintf("%032x", i)
+		p.store(b, names[i])
+	}
+	t.ReportAllocs()
+	t.ResetTimer()
+	for range t.N {
+		p.pin("l", names...)
+		p.release("l")
+	}
+}

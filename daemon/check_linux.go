@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,12 +17,8 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
-	"github.com/ringcache/ringcache/tier/disk"
 	"github.com/ringcache/ringcache/tier/memory"
 )
-
-// checkTime is the longest wait for a Redis that is checked.
-const checkTime = 10 * time.Second
 
 // Check looks at everything that a daemon of this configuration opens, by the same functions as far as they
 // change nothing, and returns a Finding for each, and the Hints. What is damaged within a segment or a disk,
@@ -32,10 +27,12 @@ const checkTime = 10 * time.Second
 func (c Config) Check(ctx context.Context) []Finding {
 	var f findings
 	look := func(key string, check func() (string, error)) {
-		text, err := check()
-		if err != nil {
+		switch text, err := check(); {
+		case errors.Is(err, errNoAnswer):
+			f.add(slog.LevelWarn, key, "%v", err)
+		case err != nil:
 			f.add(slog.LevelError, key, "%v", err)
-		} else if text != "" {
+		default:
 			f.add(slog.LevelInfo, key, "%s", text)
 		}
 	}
@@ -45,15 +42,9 @@ func (c Config) Check(ctx context.Context) []Finding {
 		return fmt.Sprintf("this process may open %d files, enough for %d connections", x.all, l.MaxConnections), c.checkFiles()
 	})
 	look("name", c.checkSegment)
-	look("disk", c.checkDisk)
-	if c.Redis != "" {
-		switch err := c.checkRedis(ctx); {
-		case errors.Is(err, errNoAnswer):
-			f.add(slog.LevelWarn, "redis", "%v", err)
-		case err != nil:
-			f.add(slog.LevelError, "redis", "%v", err)
-		default:
-			f.add(slog.LevelInfo, "redis", "%s answers", c.Redis)
+	for _, x := range c.lower() {
+		if x.place != "" {
+			look(x.key, func() (string, error) { return x.check(ctx) })
 		}
 	}
 	look("socket", c.checkSocket)
@@ -121,44 +112,6 @@ func (c Config) checkContent() error {
 		return err
 	}
 	return l.Close()
-}
-
-// checkDisk looks at the folder of the disk.
-func (c Config) checkDisk() (string, error) {
-	if c.Disk == "" {
-		return "", nil
-	}
-	folder, o, err := c.disk()
-	if err == nil {
-		err = disk.Check(folder, o)
-	}
-	missing := errors.Is(err, fs.ErrNotExist)
-	if err == nil || missing {
-		err = tryFolder(folder, true)
-	}
-	if err != nil {
-		return "", fmt.Errorf("disk %s: %w", c.Disk, explainDisk(err))
-	}
-	if missing {
-		return folder + " is made", nil
-	}
-	return folder + " can be used", nil
-}
-
-var errNoAnswer = errors.New("the Redis does not answer; the daemon starts without it, and asks it again in the background")
-
-// checkRedis asks the Redis.
-func (c Config) checkRedis(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	r, err := c.openRedis(ctx)
-	if err != nil {
-		return err
-	}
-	if err := r.Ping(ctx); err != nil {
-		return errors.Join(fmt.Errorf("%w: %w", errNoAnswer, err), r.Close())
-	}
-	return r.Close()
 }
 
 // checkSocket looks at the socket's folder, at its lock, and for somebody who listens. It makes no socket:

@@ -62,3 +62,14 @@ func (s *syncBuffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+// TestReplyToClearSaysThatItGoesOn: one that was done already when the reply was made had no state of clearing, and
+// the levels as they were afterwards.
+func TestReplyToClearSaysThatItGoesOn(t *testing.T) {
+	b := newBed(t, nil)
+	p := b.hello(session1)
+	for range 300 {
+		require.True(t, p.ok(wire.Request{Op: wire.Clear, Space: "empty"}).State.Clearing)
+	}
+	b.eventually("all is cleared", func() bool { return !b.server.State().Clearing })
+}

@@ -61,6 +61,9 @@ func (s *Server) clientList() []wire.ClientState {
 	found := s.registry.Visits(maxClients)
 	out := make([]wire.ClientState, len(found))
 	for i, x := range found {
+		if x.Protocol != protocol {
+			x.Session = x.Protocol + "/" + x.Session
+		}
 		out[i] = wire.ClientState{
 			Session: x.Session, Client: x.Label, PID: x.PID, Space: x.Space, Seconds: int64(now.Sub(x.Since) / time.Second),
 			Idle: int64(now.Sub(x.Last) / time.Second), Hits: x.Use.Hits, Misses: x.Use.Misses, Stored: x.Use.Stored,
@@ -74,9 +77,10 @@ func (c *connection) clear(q *wire.Request) (*wire.Reply, error) {
 	if err := (tier.Key{Space: q.Space, Name: "any"}).Validate(); err != nil {
 		return failed(wire.KindInvalid, "request: space: "+err.Error()), nil
 	}
+	state := c.server.State() // before it begins, since it may be done at once
+	state.Clearing = true
 	if err := c.session.user.Clear(q.Space); err != nil {
 		return nil, err
 	}
-	state := c.server.State()
 	return &wire.Reply{State: &state}, nil
 }

@@ -23,7 +23,11 @@ var ordinaryPatience = patience{hello: 30 * time.Second, frame: 10 * time.Second
 
 var errEnding = errors.New("the daemon ends")
 
-// connection is a client's connection. One goroutine serves it.
+// connection is a client's connection. One goroutine serves it: it reads a request, handles it in its turn,
+// writes the reply, and begins anew. It is without a session until Hello, and Hello may come again. It ends
+// when the client goes, when a frame can't be trusted, after some errors (see encode), when another connection
+// takes its session over, or when the server ends: then finish lets the request under way have its answer, and
+// close does not.
 type connection struct {
 	server *Server
 	conn   net.Conn
@@ -54,6 +58,7 @@ func (c *connection) finish() {
 // close ends the connection at once, whatever is under way.
 func (c *connection) close() { _ = c.conn.Close() } // nothing is written any more
 
+// isFinishing reports whether the server ends, so that no request is handled any more.
 func (c *connection) isFinishing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +115,6 @@ func (c *connection) serve() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.conns, c)
-		s.leavePart(c.client)
 	}()
 	defer c.client.Leave()
 	defer func() {
@@ -252,6 +256,7 @@ func (c *connection) encode(p *wire.Reply) (out []byte, goesOn bool) {
 	return out, goesOn
 }
 
+// tooLarge is the reply in place of one that can't be sent.
 func tooLarge(id uint64, why string) *wire.Reply {
 	return &wire.Reply{ID: id, Error: &wire.Error{Kind: wire.KindInvalid, Text: "the answer can't be sent: " + why}}
 }

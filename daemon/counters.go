@@ -66,7 +66,7 @@ func (s *Server) Counters() Counters {
 	s.mu.Lock()
 	c.Connections = len(s.conns)
 	s.mu.Unlock()
-	c.Messages = s.rooms.used()
+	c.Messages = s.rooms.Used()
 	s.meter.fill(&c)
 	return c
 }
@@ -104,6 +104,7 @@ func (m *meter) took(op wire.Op, d time.Duration) {
 	m.requests[i].within[at].Add(1)
 }
 
+// items counts the answers of a request, which was not refused as a whole.
 func (m *meter) items(op wire.Op, items []wire.Item) {
 	i := slices.Index(meterOps[:], op)
 	if i < 0 {
@@ -116,6 +117,7 @@ func (m *meter) items(op wire.Op, items []wire.Item) {
 	}
 }
 
+// refuse counts a request that was refused as a whole.
 func (m *meter) refuse(kind wire.Kind) {
 	if i := slices.Index(meterKinds[:], kind); i >= 0 {
 		m.refused[i].Add(1)

@@ -45,16 +45,21 @@ func (c Config) divide(all int) files {
 	if c.HTTP != httpOff {
 		f.clients -= f.http
 	}
-	if c.Disk != "" {
-		f.clients -= 3 * f.disk
-	}
-	switch {
-	case strings.HasPrefix(c.Redis, "redis+") || strings.Contains(c.Redis, ","):
-		f.clients -= redisServers * (2*f.redis + 4)
-	case c.Redis != "":
-		f.clients -= 2*f.redis + 4
+	for _, x := range c.lower() {
+		if x.place != "" {
+			f.clients -= x.files(f)
+		}
 	}
 	return f
+}
+
+func (c Config) diskFiles(f files) int { return 3 * f.disk }
+
+func (c Config) redisFiles(f files) int {
+	if strings.HasPrefix(c.Redis, "redis+") || strings.Contains(c.Redis, ",") {
+		return redisServers * (2*f.redis + 4)
+	}
+	return 2*f.redis + 4
 }
 
 // need is the most descriptors that clients take within limits: for connections and their processes, for

@@ -64,10 +64,12 @@ func (c *connection) handle(q *wire.Request) *wire.Reply {
 	return p
 }
 
+// failed refuses a request as a whole.
 func failed(kind wire.Kind, text string) *wire.Reply {
 	return &wire.Reply{Error: &wire.Error{Kind: kind, Text: text}}
 }
 
+// seconds is how long a request wants its lease to last, 0 for the ordinary time.
 func seconds(q *wire.Request) time.Duration { return time.Duration(q.Seconds) * time.Second }
 
 // hello opens a session, or takes one up.
@@ -130,6 +132,7 @@ func (s *session) refuses(name string) bool {
 	return s.identifiers && errors.Is(encoder.CheckIdentifier(name), encoder.ErrCounter)
 }
 
+// pin answers Pin, for each name alone.
 func (s *session) pin(q *wire.Request) (*wire.Reply, error) {
 	items := make([]wire.Item, len(q.Names))
 	keys, places := s.keysOf(q.Space, q.Names, items)
@@ -168,6 +171,7 @@ func (s *session) pin(q *wire.Request) (*wire.Reply, error) {
 // reaches reports whether a prefix goes on behind an object.
 func reaches(err error) bool { return err == nil || errors.Is(err, tier.ErrPending) }
 
+// get answers Get: where the objects of a lease are, of those that were named or of all.
 func (s *session) get(q *wire.Request) (*wire.Reply, error) {
 	keys := make([]tier.Key, len(q.Names))
 	for i, name := range q.Names {
@@ -203,6 +207,7 @@ func (s *session) get(q *wire.Request) (*wire.Reply, error) {
 	})
 }
 
+// reserve answers Reserve, for each object alone.
 func (s *session) reserve(q *wire.Request) (*wire.Reply, error) {
 	items := make([]wire.Item, len(q.Objects))
 	objects, places := make([]tier.Object, 0, len(q.Objects)), make([]int, 0, len(q.Objects))
@@ -238,27 +243,32 @@ func (s *session) endReservations(q *wire.Request, do func([]tier.Key) ([]error,
 	})
 }
 
+// release answers Release, of whole leases or of what one lease pins.
 func (s *session) release(q *wire.Request) (*wire.Reply, error) {
-	for _, name := range q.Leases {
-		for {
-			more, err := s.user.Shrink(name)
-			if err != nil {
-				return nil, err
-			}
-			if !more {
-				break
-			}
-			s.work.pause(piece)
-		}
-	}
 	if len(q.Leases) > 0 {
-		return &wire.Reply{}, s.work.pieces(len(q.Leases), func(from, to int) error { return s.user.Release(q.Leases[from:to]) })
+		return &wire.Reply{}, s.releaseLeases(q.Leases)
 	}
 	keys := make([]tier.Key, len(q.Names))
 	for i, name := range q.Names {
 		keys[i] = tier.Key{Space: q.Space, Name: name}
 	}
 	return &wire.Reply{}, s.work.pieces(len(keys), func(from, to int) error { return s.user.Unpin(q.Lease, keys[from:to]) })
+}
+
+// releaseLeases ends leases, with a turn for each piece of them, and of the objects of a large one.
+func (s *session) releaseLeases(names []string) error {
+	for {
+		some := names[:min(len(names), piece)]
+		rest, err := s.user.Release(some)
+		if err != nil {
+			return err
+		}
+		if names = names[len(some)-len(rest):]; len(names) == 0 {
+			s.work.cost += len(some) / namesOfTurn
+			return nil
+		}
+		s.work.pause(piece)
+	}
 }
 
 // itemOf answers for an object that is there with a status, and for another one by its error.

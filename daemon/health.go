@@ -4,28 +4,20 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// phase is what a daemon is doing.
-type phase int32
-
+// What a daemon is doing. The goroutine of run goes from each phase to the next one; HTTP is answered in all.
 const (
-	phaseOpening phase = iota
-	phaseServing
-	phaseDraining
-	phaseClosed
+	phaseOpening  int32 = iota // there is no store yet, or only a part of it
+	phaseServing               // store, socket and server are there
+	phaseDraining              // no request begins any more, and pending writes are done
+	phaseClosed                // the store is being closed, or run has failed
 )
-
-type phases struct{ v atomic.Int32 }
-
-func (p *phases) set(to phase) { p.v.Store(int32(to)) }
-func (p *phases) get() phase   { return phase(p.v.Load()) }
 
 // healthy reports why the daemon can't go on: its store does not answer. While levels are opened and closed there is nothing to ask.
 func (r *runner) healthy() error {
-	if p := r.phase.get(); p == phaseOpening || p == phaseClosed {
+	if p := r.phase.Load(); p == phaseOpening || p == phaseClosed {
 		return nil
 	}
 	if !r.probe.ask(func() { r.levels.store.State() }, probeTime) {
@@ -36,7 +28,7 @@ func (r *runner) healthy() error {
 
 // ready reports why the daemon takes no requests. The text is a remark about one that does.
 func (r *runner) ready() (string, error) {
-	switch r.phase.get() {
+	switch r.phase.Load() {
 	case phaseOpening:
 		return "", errors.New("opening the levels, and taking over what an earlier daemon left")
 	case phaseDraining:

@@ -134,6 +134,7 @@ func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) WriteHeader(status int)      { a.status = status }
 func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
+// reply answers with a text, or that something is not as it should be.
 func reply(w http.ResponseWriter, text string, err error) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")

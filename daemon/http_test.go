@@ -48,7 +48,7 @@ func testRunner(t testing.TB) *runner {
 	r.socket, err = openSocket(context.Background(), r.config.Socket, r.log)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.socket.close()) })
-	r.phase.set(phaseServing)
+	r.phase.Store(phaseServing)
 	return r
 }
 
@@ -69,12 +69,12 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 	want(200, "/healthz", "alive")
 	want(200, "/readyz", "ready")
-	for p, text := range map[phase]string{phaseOpening: "opening the levels", phaseDraining: "draining", phaseClosed: "closed"} {
-		r.phase.set(p)
+	for p, text := range map[int32]string{phaseOpening: "opening the levels", phaseDraining: "draining", phaseClosed: "closed"} {
+		r.phase.Store(p)
 		want(200, "/healthz", "alive")
 		want(503, "/readyz", text)
 	}
-	r.phase.set(phaseServing)
+	r.phase.Store(phaseServing)
 	require.NoError(t, os.Remove(r.config.Socket))
 	want(503, "/readyz", "the socket "+r.config.Socket+" was removed")
 	want(200, "/healthz", "alive")
@@ -137,8 +137,8 @@ func TestMetrics(t *testing.T) {
 		require.Regexp(t, `fqName: "ringcache_[a-z_]+", help: "[A-Z].*\."`, d)
 	}
 
-	for _, p := range []phase{phaseOpening, phaseClosed} {
-		r.phase.set(p)
+	for _, p := range []int32{phaseOpening, phaseClosed} {
+		r.phase.Store(p)
 		code, body = get(r, "GET", "/metrics")
 		require.Equal(t, 200, code)
 		require.Contains(t, body, "\nringcache_ready 0")

@@ -52,24 +52,16 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 		return nil, c.explainMemory(err)
 	}
 	o := tier.Options{Memory: l.memory, Logger: log}
-	if c.Disk != "" {
-		d, err := c.openDisk()
-		if err != nil {
-			return nil, fmt.Errorf("disk %s: %w", c.Disk, explainDisk(err))
+	for _, x := range c.lower() {
+		if x.place == "" {
+			continue
 		}
-		l.lower = append(l.lower, d)
-		o.Lower = append(o.Lower, tier.Lower{Level: d, Write: writes[c.DiskWrite]})
-	}
-	if c.Redis != "" {
-		r, err := c.openRedis(ctx)
+		level, err := x.open(ctx, log)
 		if err != nil {
 			return nil, err
 		}
-		l.lower = append(l.lower, r)
-		o.Lower = append(o.Lower, tier.Lower{Level: r, Write: writes[c.RedisWrite]})
-		if err := r.Ping(ctx); err != nil {
-			log.Warn("the Redis does not answer; it is asked again in the background, and what only it has is a miss until then", "error", err)
-		}
+		l.lower = append(l.lower, level)
+		o.Lower = append(o.Lower, tier.Lower{Level: level, Write: writes[x.write]})
 	}
 	if l.store, err = tier.Open(ctx, o); err != nil {
 		return nil, err
@@ -77,7 +69,38 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 	return l, nil
 }
 
-func (c Config) openRedis(ctx context.Context) (*redis.Level, error) {
+// lowerLevel is a kind of level below memory, as a configuration has it.
+type lowerLevel struct {
+	key   string // of the setting with the place
+	place string // "" is none
+	write string // the setting KEY-write
+
+	problems func(*problems)   // also without a place
+	files    func(f files) int // descriptors that are taken
+	open     func(ctx context.Context, log *slog.Logger) (tier.Level, error)
+	check    func(ctx context.Context) (text string, err error) // of `serve check`
+}
+
+// lower are the kinds of levels below memory, the fastest first.
+func (c Config) lower() []lowerLevel {
+	return []lowerLevel{
+		{"disk", c.Disk, c.DiskWrite, c.diskProblems, c.diskFiles, c.openDisk, c.checkDisk},
+		{"redis", c.Redis, c.RedisWrite, c.redisProblems, c.redisFiles, c.openRedis, c.checkRedis},
+	}
+}
+
+func (c Config) openRedis(ctx context.Context, log *slog.Logger) (tier.Level, error) {
+	r, err := c.dialRedis(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Ping(ctx); err != nil {
+		log.Warn("the Redis does not answer; it is asked again in the background, and what only it has is a miss until then", "error", err)
+	}
+	return r, nil
+}
+
+func (c Config) dialRedis(ctx context.Context) (*redis.Level, error) {
 	o, err := c.redisOptions()
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
@@ -167,12 +190,16 @@ func (c Config) disk() (folder string, o disk.Options, err error) {
 	return at.Folder, c.diskOptions(at), err
 }
 
-func (c Config) openDisk() (*disk.Level, error) {
+func (c Config) openDisk(context.Context, *slog.Logger) (tier.Level, error) {
 	folder, o, err := c.disk()
 	if err != nil {
-		return nil, err
+		return nil, c.explainDisk(err)
 	}
-	return disk.Open(folder, o)
+	d, err := disk.Open(folder, o)
+	if err != nil {
+		return nil, c.explainDisk(err)
+	}
+	return d, nil
 }
 
 // redisOptions reads the files of passwords, too.
@@ -276,11 +303,12 @@ func (c Config) found() (size int64, pid int) {
 	return size, pid
 }
 
-func explainDisk(err error) error {
+// explainDisk adds where and what to do to an error of package disk.
+func (c Config) explainDisk(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
-		return fmt.Errorf("the folder is of another release, or this system can't lock it: %w", err)
+		err = fmt.Errorf("the folder is of another release, or this system can't lock it: %w", err)
 	}
-	return err
+	return fmt.Errorf("disk %s: %w", c.Disk, err)
 }
 
 // loopback reports whether an address is of this machine alone.

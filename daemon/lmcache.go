@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/ringcache/ringcache/daemon/lmcache"
+	"github.com/ringcache/ringcache/daemon/internal/lmcache"
 	"github.com/ringcache/ringcache/internal/shmfile"
 )
 

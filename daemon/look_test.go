@@ -24,7 +24,7 @@ func statOf(n int) wire.Request {
 // is made in parts.
 func TestLargeLookupsTakeTheRoomThatThereIs(t *testing.T) {
 	b := newBed(t, nil)
-	looks := b.server.rooms.looks
+	looks := b.server.rooms.Looks
 	var others fair.Share
 	most := looks.Size() - 1<<20
 	require.True(t, looks.TryAcquire(&others, most))
@@ -45,7 +45,7 @@ func TestLargeLookupsTakeTheRoomThatThereIs(t *testing.T) {
 // TestLookupsGoByProcess: a process with many sessions that look something up does not keep the one of another waiting.
 func TestLookupsGoByProcess(t *testing.T) {
 	b := newBed(t, nil)
-	turns := b.server.rooms.lookers
+	turns := b.server.rooms.Lookers
 	var mine fair.Queue // so that the test sees each turn
 	wake := make(chan struct{}, 1)
 	for range lookers {

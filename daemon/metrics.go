@@ -29,12 +29,25 @@ type metric struct {
 	kind prometheus.ValueType
 }
 
+// allMetrics are those that were made below.
+var allMetrics []metric
+
+func newMetric(kind prometheus.ValueType, name, help string, labels []string) metric {
+	m := metric{prometheus.NewDesc("ringcache_"+name, help, labels, nil), kind}
+	allMetrics = append(allMetrics, m)
+	return m
+}
+
 func gauge(name, help string, labels ...string) metric {
-	return metric{prometheus.NewDesc("ringcache_"+name, help, labels, nil), prometheus.GaugeValue}
+	return newMetric(prometheus.GaugeValue, name, help, labels)
 }
 
 func counter(name, help string, labels ...string) metric {
-	return metric{prometheus.NewDesc("ringcache_"+name, help, labels, nil), prometheus.CounterValue}
+	return newMetric(prometheus.CounterValue, name, help, labels)
+}
+
+func histogram(name, help string, labels ...string) metric {
+	return newMetric(prometheus.UntypedValue, name, help, labels)
 }
 
 // The metrics. Labels have values of small sets only: none is a client's text.
@@ -70,13 +83,7 @@ var (
 	mEnded       = counter("leases_expired_total", "Leases that ended without their client's word: by time, or with its process.", "cause")
 	mItems       = counter("items_total", "Answers about single objects.", "op", "status")
 	mRefused     = counter("requests_refused_total", "Requests that were refused as a whole.", "kind")
-	mRequests    = metric{prometheus.NewDesc("ringcache_request_duration_seconds", "Time from the arrival of a request to its answer.", []string{"op"}, nil), prometheus.UntypedValue}
-
-	allMetrics = []metric{
-		mBuild, mReady, mLevelUp, mLevelObjects, mLevelBytes, mLevelCapacity, mLevelHeld, mLevelBacklog, mLevelEvicted, mLevelCorrupt, mTierObjects, mTierBytes,
-		mFetches, mQueued, mInFlight, mBacklog, mBacklogBytes, mConnections, mSessions, mProcesses, mLeases, mWaiting, mHeld, mMessages, mAccepted, mRecovered, mEnded,
-		mItems, mRefused, mRequests,
-	}
+	mRequests    = histogram("request_duration_seconds", "Time from the arrival of a request to its answer.", "op")
 )
 
 // Describe implements prometheus.Collector.
@@ -102,7 +109,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		ready = 1
 	}
 	send(mReady, ready)
-	if p := c.r.phase.get(); p == phaseOpening || p == phaseClosed {
+	if p := c.r.phase.Load(); p == phaseOpening || p == phaseClosed {
 		return
 	}
 	collectStore(c.r.levels, send)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/tier"
 )
@@ -29,8 +30,10 @@ type ServerOptions struct {
 	// last ones, for two seconds at most.
 	Logger *slog.Logger
 
-	// registry has the sessions of all protocols, of this one too. A server without one makes its own.
+	// registry has the sessions of all protocols, of this one too, and rooms are what their requests take. A
+	// server without them makes its own.
 	registry *registry.Registry
+	rooms    *fair.Rooms
 
 	// For tests.
 	now      func() time.Time // the clock of Memory; nil is time.Now

@@ -30,6 +30,7 @@ func (r *runner) reload() {
 	}
 }
 
+// tryReload returns the settings that have changed. After an error nothing has.
 func (r *runner) tryReload() (changed []string, err error) {
 	if r.o.Reload == nil {
 		return nil, errors.New("this daemon was started without a way to read its configuration again")

@@ -66,7 +66,7 @@ func TestMemorySlowReaders(t *testing.T) {
 			p.hello(b.socket, fmt.Sprintf("session-greedy-%d-%d", i, j)).send(q)
 		}
 	}
-	replies := b.server.rooms.replies
+	replies := b.server.rooms.Replies
 	b.eventually("replies that nobody takes", func() bool { now, _ := replies.Used(); return now > replies.Size()/2 })
 	small := b.hello(session1)
 	for range 100 {
@@ -82,11 +82,11 @@ func TestMemorySlowReaders(t *testing.T) {
 	for _, p := range greedy {
 		p.kill()
 	}
-	b.eventually("it is given back", func() bool { return b.server.rooms.used() == 0 })
+	b.eventually("it is given back", func() bool { return b.server.rooms.Used() == 0 })
 	small.release("l")
 	large.release("l")
-	require.True(t, b.server.rooms.burstEnded(), "memory is given back")
-	require.False(t, b.server.rooms.burstEnded(), "once")
+	require.True(t, b.server.rooms.BurstEnded(), "memory is given back")
+	require.False(t, b.server.rooms.BurstEnded(), "once")
 	b.eventually("all leases end", func() bool { return b.server.Counters().Leases == 0 })
 	b.free()
 }
@@ -138,7 +138,7 @@ func TestMemorySlowWriters(t *testing.T) {
 			b.Cleanup(func() { _ = c.Close() })
 		}
 	}
-	requests := b.server.rooms.requests
+	requests := b.server.rooms.Requests
 	b.eventually("requests that do not come to an end", func() bool { now, _ := requests.Used(); return now > requests.Size()/2 })
 	small := b.hello(session1)
 	for range 100 {
@@ -150,7 +150,7 @@ func TestMemorySlowWriters(t *testing.T) {
 	for _, p := range greedy {
 		p.kill()
 	}
-	b.eventually("it is given back", func() bool { return b.server.rooms.used() == 0 })
+	b.eventually("it is given back", func() bool { return b.server.rooms.Used() == 0 })
 	small.release("l")
 	b.free()
 }
@@ -165,7 +165,7 @@ func TestMemoryIdleStat(t *testing.T) {
 	}
 	q := wire.Request{Op: wire.Stat, Space: space, Names: long}
 	before := heap()
-	looks := b.server.rooms.looks
+	looks := b.server.rooms.Looks
 	var peers []*peer
 	for i := range 40 {
 		peers = append(peers, b.hello(fmt.Sprint("session-idle-", i)))
@@ -180,7 +180,7 @@ func TestMemoryIdleStat(t *testing.T) {
 	_, peak := looks.Used()
 	require.LessOrEqual(t, peak, looks.Size())
 	require.NotZero(t, peak)
-	b.eventually("what was found is too old", func() bool { return b.server.rooms.used() == 0 })
+	b.eventually("what was found is too old", func() bool { return b.server.rooms.Used() == 0 })
 	require.Less(t, heap()-before, int64(8<<20), "connections that are idle")
 	b.eventually("the last has its answer, too", func() bool { return peers[39].ok(q).Items[0].Status == wire.StatusMiss })
 	require.NoError(t, peers[39].conn.Close())
@@ -202,7 +202,7 @@ func TestRequestFlood(t *testing.T) {
 			flood = append(flood, p.hello(b.socket, fmt.Sprintf("session-flood-%d-%d", i, j)))
 		}
 	}
-	turns := b.server.rooms.turns
+	turns := b.server.rooms.Turns
 	var mine fair.Queue // a process that takes part, so that the test sees each turn
 	wake := make(chan struct{}, 1)
 	n := turnsAtOnce()

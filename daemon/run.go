@@ -10,12 +10,15 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/internal/terminal"
 	shmmemory "github.com/ringcache/ringcache/shmring/memory"
+	"github.com/ringcache/ringcache/tier"
 )
 
 // RunOptions are what Run needs. Config is.
@@ -90,13 +93,15 @@ type runner struct {
 
 	levels   *levels
 	registry *registry.Registry // of the sessions of all protocols
+	rooms    *fair.Rooms        // of their requests
 	server   *Server
 	socket   *socket
 	lmcache  *lmcacheService // nil if it is not configured
-	phase    phases
+	phase    atomic.Int32    // see phaseOpening
 	probe    probe
 }
 
+// newRunner makes a runner with its log. It opens nothing.
 func newRunner(o RunOptions) *runner {
 	r := &runner{o: o, config: o.Config, level: &slog.LevelVar{}, reloads: make(chan struct{}, 1)}
 	r.level.Set(logLevel(o.Config.LogLevel))
@@ -136,7 +141,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		r.phase.set(phaseClosed)
+		r.phase.Store(phaseClosed)
 		err = errors.Join(err, web.close(), r.levels.close())
 	}()
 	if webErr != nil { // that another daemon has the segment would have been the better reason
@@ -151,7 +156,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer r.registry.Close()
-	o.registry = r.registry
+	r.rooms = newRooms()
+	o.registry, o.rooms = r.registry, r.rooms
 	if r.server, err = NewServer(o); err != nil {
 		return err
 	}
@@ -186,10 +192,13 @@ func (r *runner) serve(ctx context.Context) error {
 	r.lmcache.serve(&tasks, failed)
 	tasks.Go(func() { r.giveBack(background) })
 	r.levels.fresh = false
-	r.phase.set(phaseServing)
+	r.phase.Store(phaseServing)
 	r.notify.ready("serving")
-	r.log.Info("serving", "version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size),
-		"disk", r.config.Disk, "redis", r.config.Redis, "http", r.config.HTTP, "pid", os.Getpid())
+	where := []any{"version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size)}
+	for _, x := range r.config.lower() {
+		where = append(where, x.key, x.place)
+	}
+	r.log.Info("serving", append(where, "http", r.config.HTTP, "pid", os.Getpid())...)
 	if r.config.Prefault {
 		tasks.Go(func() { r.prefault(background) })
 	}
@@ -222,7 +231,7 @@ func (r *runner) giveBack(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
-			if r.server.rooms.burstEnded() {
+			if r.rooms.BurstEnded() {
 				debug.FreeOSMemory()
 			}
 		}
@@ -231,7 +240,7 @@ func (r *runner) giveBack(ctx context.Context) {
 
 // drain ends the server, and waits for what is to be written.
 func (r *runner) drain() error {
-	r.phase.set(phaseDraining)
+	r.phase.Store(phaseDraining)
 	r.notify.stopping(r.config.Drain)
 	ctx, cancel := context.WithTimeout(context.Background(), r.config.Drain)
 	defer cancel()
@@ -249,6 +258,8 @@ func (r *runner) drain() error {
 		r.log.Info("drained", "took", time.Since(start).Round(time.Millisecond).String())
 	case errors.Is(drainErr, context.DeadlineExceeded):
 		r.log.Warn("objects were not written to all lower levels in time: they stay in the segment, and the next daemon writes them", "objects", len(left))
+	case errors.Is(drainErr, tier.ErrFull): // as long as the daemon ran: a slow level is no failure of its end
+		r.log.Warn("lower levels may lack objects", "error", drainErr)
 	default:
 		err = errors.Join(err, drainErr)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/internal/loglimit"
@@ -28,7 +29,7 @@ type Server struct {
 	segment  wire.Segment
 	started  time.Time
 	meter    meter
-	rooms    rooms
+	rooms    *fair.Rooms
 
 	patience patience
 	features []string // of the protocol, see docs/daemon.md; none yet
@@ -48,7 +49,6 @@ type Server struct {
 	limits    Limits
 	listeners map[net.Listener]struct{}
 	conns     map[*connection]struct{}
-	parts     map[*registry.Client]*part
 	refusing  int // connections that are being refused
 	closing   bool
 }
@@ -61,10 +61,13 @@ func NewServer(o ServerOptions) (*Server, error) {
 	}
 	s := &Server{
 		o: o, log: o.Logger, started: time.Now(), limits: o.Limits.filled(o.Memory), patience: o.patience, closed: make(chan struct{}),
-		listeners: map[net.Listener]struct{}{}, conns: map[*connection]struct{}{}, parts: map[*registry.Client]*part{}, rooms: newRooms(),
+		listeners: map[net.Listener]struct{}{}, conns: map[*connection]struct{}{}, rooms: o.rooms,
 	}
 	if s.patience == (patience{}) {
 		s.patience = ordinaryPatience
+	}
+	if s.rooms == nil {
+		s.rooms = newRooms()
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -149,6 +152,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
+// listen notes a listener, which Shutdown closes. It reports false when the server ends.
 func (s *Server) listen(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,6 +163,7 @@ func (s *Server) listen(l net.Listener) bool {
 	return true
 }
 
+// forget takes back listen.
 func (s *Server) forget(l net.Listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

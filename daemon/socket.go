@@ -216,6 +216,7 @@ func SweepSocket(path string, remove bool) (state string, err error) {
 	return "removed", err
 }
 
+// writtenPID is what the lock of a socket has, as a part of a sentence.
 func writtenPID(b []byte) string {
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err != nil || pid <= 0 {

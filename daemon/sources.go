@@ -97,6 +97,7 @@ func (s Sources) Load() (Config, error) {
 // fileVariable names the file. It is no setting.
 const fileVariable = "RINGCACHE_CONFIG"
 
+// fileOf returns the path of the file that the environment names.
 func fileOf(environ []string) string {
 	path := ""
 	for _, e := range environ {
@@ -107,6 +108,7 @@ func fileOf(environ []string) string {
 	return path
 }
 
+// find returns the setting of a key, nil if there is none.
 func find(key string) *setting {
 	i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
 	if i < 0 {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/tier"
 )
@@ -23,8 +24,8 @@ type look struct {
 
 // looks are what a session has asked for: one lookup at a time, and what the last ones found, until that is too old.
 type looks struct {
-	rooms *rooms
-	part  *part
+	rooms *fair.Rooms
+	part  *fair.Part
 
 	mu      sync.Mutex // guards what follows
 	running bool
@@ -83,9 +84,9 @@ func (s *Server) look(l *looks, keys []tier.Key) {
 		return
 	}
 	s.work.Go(func() {
-		s.rooms.lookers.Acquire(&l.part.lookers, make(chan struct{}, 1))
+		s.rooms.Lookers.Acquire(&l.part.Lookers, make(chan struct{}, 1))
 		found := s.o.Store.Stat(s.ending, job.keys)
-		s.rooms.lookers.Release(&l.part.lookers, len(job.keys)/namesOfTurn)
+		s.rooms.Lookers.Release(&l.part.Lookers, len(job.keys)/namesOfTurn)
 		l.keep(job, found)
 	})
 }
@@ -103,7 +104,7 @@ func (l *looks) ask(keys []tier.Key) *look {
 		for _, k := range keys {
 			n += roomOfLook(k, tier.Object{})
 		}
-		if l.rooms.looks.TryAcquire(&l.part.looks, n) {
+		if l.rooms.Looks.TryAcquire(&l.part.Looks, n) {
 			l.running = true
 			return &look{keys: keys, room: n}
 		}
@@ -117,7 +118,7 @@ func (l *looks) keep(job *look, found []tier.Located) {
 	defer l.mu.Unlock()
 	l.running = false
 	if l.ended {
-		l.rooms.looks.Release(&l.part.looks, job.room)
+		l.rooms.Looks.Release(&l.part.Looks, job.room)
 		return
 	}
 	if len(l.found)+len(job.keys) > wire.MaxNames {
@@ -138,7 +139,7 @@ func (l *looks) keep(job *look, found []tier.Located) {
 		used += roomOfLook(k, found[i].Object)
 	}
 	l.room += used
-	l.rooms.looks.Release(&l.part.looks, job.room-used)
+	l.rooms.Looks.Release(&l.part.Looks, job.room-used)
 }
 
 // roomOfLook returns how many bytes an object takes that was found, or nothing.
@@ -163,14 +164,16 @@ func (l *looks) end() {
 	l.forget()
 }
 
+// forget drops what was found. The caller has the lock.
 func (l *looks) forget() {
 	if l.old != nil {
 		l.old.Stop()
 	}
-	l.rooms.looks.Release(&l.part.looks, l.room)
+	l.rooms.Looks.Release(&l.part.Looks, l.room)
 	l.found, l.old, l.room = nil, nil, 0
 }
 
+// locatedItem answers for a name that was looked up in all levels.
 func locatedItem(found tier.Located) wire.Item {
 	switch {
 	case found.Err == nil:

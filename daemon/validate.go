@@ -32,10 +32,8 @@ const longestTime = 720 * time.Hour
 
 // problems are what is wrong, by setting. Each text contains what to do.
 func (c Config) problems() []problem {
-	var all []problem
-	wrong := func(key, format string, args ...any) {
-		all = append(all, problem{key, fmt.Sprintf(format, args...)})
-	}
+	var all problems
+	wrong := all.add
 	oneOf := func(key, value string, values ...string) {
 		if !slices.Contains(values, value) {
 			wrong(key, "%q is not one of %s", value, strings.Join(values, ", "))
@@ -44,9 +42,11 @@ func (c Config) problems() []problem {
 	if !filepath.IsAbs(c.Socket) || len(c.Socket) > maxSocket {
 		wrong("socket", "%q must be an absolute path of at most %d bytes", c.Socket, maxSocket)
 	}
-	all = append(all, c.memoryProblems()...)
-	all = append(all, c.diskProblems()...)
-	all = append(all, c.redisProblems()...)
+	c.memoryProblems(&all)
+	for _, x := range c.lower() {
+		x.problems(&all)
+		oneOf(x.key+"-write", x.write, "back", "around")
+	}
 	for _, u := range c.LMCache {
 		if _, err := parseLMCache(u); err != nil {
 			wrong("lmcache", "%v", err)
@@ -55,8 +55,6 @@ func (c Config) problems() []problem {
 	if c.LMCacheChunkSize < 1 || c.LMCacheChunkSize > 1<<16 {
 		wrong("lmcache-chunk-size", "%d is not between 1 and %d", c.LMCacheChunkSize, 1<<16)
 	}
-	oneOf("disk-write", c.DiskWrite, "back", "around")
-	oneOf("redis-write", c.RedisWrite, "back", "around")
 	if c.HTTP != httpOff {
 		host, port, err := net.SplitHostPort(c.HTTP)
 		n, portErr := strconv.ParseUint(port, 10, 16)
@@ -91,95 +89,100 @@ func (c Config) problems() []problem {
 	return all
 }
 
+// problems are what was found so far.
+type problems []problem
+
+func (p *problems) add(key, format string, args ...any) {
+	*p = append(*p, problem{key, fmt.Sprintf(format, args...)})
+}
+
 // order is the place of a key among the settings.
 func order(key string) int {
 	return slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
 }
 
-func (c Config) memoryProblems() []problem {
-	var all []problem
+// memoryProblems finds what is wrong with the segment.
+func (c Config) memoryProblems(all *problems) {
+	before := len(*all)
 	if c.Size == 0 {
-		all = append(all, problem{"size", "0 holds nothing: write the bytes for objects, such as 4GiB"})
+		all.add("size", "0 holds nothing: write the bytes for objects, such as 4GiB")
 	}
 	if c.ShmDir != "" && !filepath.IsAbs(c.ShmDir) {
-		all = append(all, problem{"shm-dir", fmt.Sprintf("%q must be an absolute path", c.ShmDir)})
+		all.add("shm-dir", "%q must be an absolute path", c.ShmDir)
 	}
 	if c.Quota < 0 {
-		all = append(all, problem{"quota", "is negative"})
+		all.add("quota", "is negative")
 	}
 	_, wrong := c.quotas()
 	for _, w := range wrong {
-		all = append(all, problem{"quotas", w})
+		all.add("quotas", "%s", w)
 	}
 	if c.MaxObjects < 0 || c.MaxObjects > 1<<24 {
-		all = append(all, problem{"max-objects", fmt.Sprintf("%d is not between 0 and %d", c.MaxObjects, 1<<24)})
+		all.add("max-objects", "%d is not between 0 and %d", c.MaxObjects, 1<<24)
 	}
 	if c.MaxLeases < 0 || c.MaxLeases > 1<<20-1 {
-		all = append(all, problem{"max-leases", fmt.Sprintf("%d is not between 0 and %d", c.MaxLeases, 1<<20-1)})
+		all.add("max-leases", "%d is not between 0 and %d", c.MaxLeases, 1<<20-1)
 	}
-	if o := c.memoryOptions(nil); len(all) == 0 {
-		key := "name"
-		if c.Name != "" && c.Size < 4096 {
-			key = "size"
-		}
-		if err := o.Validate(); err != nil {
-			all = append(all, problem{key, err.Error()})
-		}
+	if len(*all) > before {
+		return
 	}
-	return all
+	key := "name"
+	if c.Name != "" && c.Size < 4096 {
+		key = "size"
+	}
+	if err := c.memoryOptions(nil).Validate(); err != nil {
+		all.add(key, "%v", err)
+	}
 }
 
-func (c Config) diskProblems() []problem {
-	var all []problem
-	wrong := func(key, format string, args ...any) { all = append(all, problem{key, fmt.Sprintf(format, args...)}) }
+// diskProblems finds what is wrong with the level on disk.
+func (c Config) diskProblems(all *problems) {
 	if c.Disk == "" {
 		if c.DiskSize != 0 {
-			wrong("disk-size", "is set, and disk is not: name the folder by disk")
+			all.add("disk-size", "is set, and disk is not: name the folder by disk")
 		}
-		return all
+		return
 	}
 	at, err := location.Parse(c.Disk)
 	switch {
 	case err != nil:
-		wrong("disk", "%v", err)
+		all.add("disk", "%v", err)
 	case !filepath.IsAbs(at.Folder):
-		wrong("disk", "%q must be the absolute path of a folder", c.Disk)
-	case at.Foreign() && at.Space == "":
-		wrong("disk", "%s names no space, and files of this layout do not contain the space of their objects, which clients get as the space of their session: add &space=SPACE", c.Disk)
+		all.add("disk", "%q must be the absolute path of a folder", c.Disk)
+	case at.Space == "" && at.NeedsSpace():
+		all.add("disk", "%s names no space, and files of this layout do not contain the space of their objects, which clients get as the space of their session: add &space=SPACE", c.Disk)
 	default:
 		if err := c.diskOptions(at).Validate(); err != nil {
-			wrong("disk", "%v", err)
+			all.add("disk", "%v", err)
 		}
 	}
-	return all
 }
 
-func (c Config) redisProblems() []problem {
-	var all []problem
-	wrong := func(key, format string, args ...any) { all = append(all, problem{key, fmt.Sprintf(format, args...)}) }
+// redisProblems finds what is wrong with the level in a Redis.
+func (c Config) redisProblems(all *problems) {
+	before := len(*all)
 	if c.Redis == "" {
 		for key, set := range map[string]bool{
 			"redis-user": c.RedisUser != "", "redis-password-file": c.RedisPasswordFile != "",
 			"redis-sentinel-user": c.RedisSentinelUser != "", "redis-sentinel-password-file": c.RedisSentinelPasswordFile != "",
 		} {
 			if set {
-				wrong(key, "is set, and redis is not: name the server by redis")
+				all.add(key, "is set, and redis is not: name the server by redis")
 			}
 		}
-		return all
+		return
 	}
 	for key, file := range map[string]string{"redis-password-file": c.RedisPasswordFile, "redis-sentinel-password-file": c.RedisSentinelPasswordFile} {
 		if file == "" {
 			continue
 		}
 		if _, err := readPassword(file); err != nil {
-			wrong(key, "%v", err)
+			all.add(key, "%v", err)
 		}
 	}
-	if len(all) == 0 {
+	if len(*all) == before {
 		if _, err := c.redisOptions(); err != nil {
-			wrong("redis", "%v", err)
+			all.add("redis", "%v", err)
 		}
 	}
-	return all
 }

@@ -4,7 +4,6 @@ import (
 	"runtime"
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
-	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
@@ -41,19 +40,10 @@ const (
 	bytesOfTurn = 4 << 10 // bytes of messages that cost as much as an empty request
 )
 
-// rooms are the budgets of a server, and its turns.
-type rooms struct {
-	turns                    *fair.Turns // of requests
-	lookers                  *fair.Turns // of lookups of stat, which wait for disks and servers
-	requests, replies, looks *fair.Budget
-
-	burst bool // see burstEnded
-}
-
-func newRooms() rooms {
-	return rooms{
-		turns: fair.NewTurns(turnsAtOnce()), lookers: fair.NewTurns(lookers),
-		requests: fair.NewBudget(roomOfRequests), replies: fair.NewBudget(roomOfReplies), looks: fair.NewBudget(roomOfLooks),
+func newRooms() *fair.Rooms {
+	return &fair.Rooms{
+		Turns: fair.NewTurns(turnsAtOnce()), Lookers: fair.NewTurns(lookers),
+		Requests: fair.NewBudget(roomOfRequests), Replies: fair.NewBudget(roomOfReplies), Looks: fair.NewBudget(roomOfLooks),
 	}
 }
 
@@ -61,59 +51,10 @@ func newRooms() rooms {
 // wait for a lock.
 func turnsAtOnce() int { return 2 * runtime.GOMAXPROCS(0) }
 
-// used returns the bytes that are taken.
-func (r *rooms) used() (n int64) {
-	for _, b := range []*fair.Budget{r.requests, r.replies, r.looks} {
-		now, _ := b.Used()
-		n += now
-	}
-	return n
-}
-
-// muchAtOnce are bytes that are worth a collection of garbage when they are free again.
-const muchAtOnce = 4 << 20
-
-// burstEnded reports, once, that nothing is taken any more after much was. One goroutine calls it.
-func (r *rooms) burstEnded() bool {
-	for _, b := range []*fair.Budget{r.requests, r.replies, r.looks} {
-		r.burst = b.Lately() >= muchAtOnce || r.burst
-	}
-	if !r.burst || r.used() > 0 {
-		return false
-	}
-	r.burst = false
-	return true
-}
-
-// part is what a process has of the rooms.
-type part struct {
-	connections              int // guarded by the lock of the server
-	turns, lookers           fair.Queue
-	requests, replies, looks fair.Share
-}
-
-// partOf returns the part of a client for one more connection, which ends with leavePart. The caller has the lock.
-func (s *Server) partOf(c *registry.Client) *part {
-	p := s.parts[c]
-	if p == nil {
-		p = &part{}
-		s.parts[c] = p
-	}
-	p.connections++
-	return p
-}
-
-func (s *Server) leavePart(c *registry.Client) {
-	p := s.parts[c]
-	if p.connections--; p.connections == 0 {
-		delete(s.parts, c)
-	}
-}
-
 // work is what the request of a connection takes now: its turn, and its room. It is of the connection's goroutine.
 type work struct {
-	rooms *rooms
-	part  *part
+	rooms *fair.Rooms
+	part  *fair.Part
 	stop  <-chan struct{} // closed when the server ends
 	wake  chan struct{}
 
@@ -125,7 +66,7 @@ type work struct {
 // admit takes room for reading a large body and handling it. It reports false when the server ends.
 func (w *work) admit(body int) bool {
 	n := int64(body + wire.MaxNames*bytesOfName)
-	if !w.rooms.requests.Acquire(w.stop, &w.part.requests, n) {
+	if !w.rooms.Requests.Acquire(w.stop, &w.part.Requests, n) {
 		return false
 	}
 	w.request = n
@@ -134,18 +75,18 @@ func (w *work) admit(body int) bool {
 
 // begin takes a turn.
 func (w *work) begin(body int) {
-	w.rooms.turns.Acquire(&w.part.turns, w.wake)
+	w.rooms.Turns.Acquire(&w.part.Turns, w.wake)
 	w.cost = 1 + body/bytesOfTurn
 }
 
 // pause lets others have a turn, after so many names.
 func (w *work) pause(names int) {
-	w.rooms.turns.Yield(&w.part.turns, w.wake, w.cost+names/namesOfTurn)
+	w.rooms.Turns.Yield(&w.part.Turns, w.wake, w.cost+names/namesOfTurn)
 	w.cost = 0
 }
 
 // end gives the turn back. cost is that of what was done since the last pause.
-func (w *work) end(cost int) { w.rooms.turns.Release(&w.part.turns, w.cost+cost) }
+func (w *work) end(cost int) { w.rooms.Turns.Release(&w.part.Turns, w.cost+cost) }
 
 // take takes room, and gives the turn back while it waits for that. It reports false when the server ends.
 func (w *work) take(b *fair.Budget, s *fair.Share, n int64) bool {
@@ -154,7 +95,7 @@ func (w *work) take(b *fair.Budget, s *fair.Share, n int64) bool {
 	}
 	w.end(0)
 	ok := b.Acquire(w.stop, s, n)
-	w.rooms.turns.Acquire(&w.part.turns, w.wake)
+	w.rooms.Turns.Acquire(&w.part.Turns, w.wake)
 	w.cost = 0
 	return ok
 }
@@ -165,9 +106,9 @@ func (w *work) widen(n int64) (ok bool) {
 	case n <= max(smallWork, w.request):
 		return true
 	case w.request > 0:
-		ok = w.rooms.requests.TryAcquire(&w.part.requests, n-w.request)
+		ok = w.rooms.Requests.TryAcquire(&w.part.Requests, n-w.request)
 	default:
-		ok = w.take(w.rooms.requests, &w.part.requests, n)
+		ok = w.take(w.rooms.Requests, &w.part.Requests, n)
 	}
 	if ok {
 		w.request = n
@@ -180,7 +121,7 @@ func (w *work) widenReply(n int64) bool {
 	if n <= smallReply {
 		return true
 	}
-	if !w.take(w.rooms.replies, &w.part.replies, n) {
+	if !w.take(w.rooms.Replies, &w.part.Replies, n) {
 		return false
 	}
 	w.reply = n
@@ -189,14 +130,18 @@ func (w *work) widenReply(n int64) bool {
 
 // handled gives back what reading and handling took.
 func (w *work) handled() {
-	w.rooms.requests.Release(&w.part.requests, w.request)
-	w.request = 0
+	if w.request > 0 {
+		w.rooms.Requests.Release(&w.part.Requests, w.request)
+		w.request = 0
+	}
 }
 
 // sent gives back what the reply took.
 func (w *work) sent() {
-	w.rooms.replies.Release(&w.part.replies, w.reply)
-	w.reply = 0
+	if w.reply > 0 {
+		w.rooms.Replies.Release(&w.part.Replies, w.reply)
+		w.reply = 0
+	}
 }
 
 // pieces calls do for each piece of n names, with a turn for each, until an error. It calls do at least once.

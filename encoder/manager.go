@@ -86,7 +86,12 @@ type Manager struct {
 	freed          []string            // what was evicted since TakeFreed
 }
 
-// item is an item that is cached.
+// item is an item that is cached. It is needed, released, or pinned:
+//
+//   - needed: requests need it, and its room is neither free nor freeable. Allocate makes it so, and Check.
+//   - released: nobody needs it. It is in Manager.released, and its room is freeable. The Free that ends the
+//     last need makes it so; Check makes it needed again, and CanAllocate evicts it.
+//   - pinned: it stays, also if nobody needs it.
 type item struct {
 	Input                      // as it was allocated
 	needed map[string]struct{} // requests that need it
@@ -116,6 +121,7 @@ func NewManager(o ManagerOptions) (*Manager, error) {
 	return m, nil
 }
 
+// clear makes the manager that of an empty cache.
 func (m *Manager) clear() {
 	m.free, m.freeable = m.capacity, m.capacity
 	m.items, m.requests = map[string]*item{}, map[string]*holding{}
@@ -181,6 +187,7 @@ func (m *Manager) need(it *item, request string, i int) {
 	}
 }
 
+// add adds an input that is cached for the request.
 func (h *holding) add(i int, identifier string) {
 	if !h.inputs.Has(i) {
 		h.inputs.Add(i)
@@ -189,6 +196,7 @@ func (h *holding) add(i int, identifier string) {
 	}
 }
 
+// remove removes an input that add added, and does nothing for another one.
 func (h *holding) remove(i int) {
 	identifier, ok := h.ids[i]
 	if !ok {
@@ -254,6 +262,7 @@ func (m *Manager) victim() (*item, error) {
 	return it, nil
 }
 
+// evict drops a released item. The workers learn of it by TakeFreed.
 func (m *Manager) evict(it *item) {
 	m.released.remove(it)
 	delete(m.items, it.Identifier)
@@ -313,6 +322,7 @@ func (m *Manager) Inputs(r Request) []int {
 	return slices.Collect(m.inputs(r).All())
 }
 
+// inputs is Inputs under the lock.
 func (m *Manager) inputs(r Request) *pyset.Set {
 	if m.g.Encoder.OwnInputs {
 		if h := m.requests[r.ID]; h != nil {

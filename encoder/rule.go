@@ -27,6 +27,7 @@ func ByCost(cost func(Input) time.Duration) Rule {
 	return &byCost{cost: cost, values: evict.New(), entries: map[string]*evict.Entry{}}
 }
 
+// byCost has an entry for each item that is cached, from Used to Dropped.
 type byCost struct {
 	cost    func(Input) time.Duration
 	values  *evict.Policy

@@ -83,7 +83,8 @@ func TestFindMinimizes(t *testing.T) {
 func TestMinimizeLowersNumbersTogether(t *testing.T) {
 	op := func(name string, n int) fuzz.Op { return fuzz.Op{Name: name, Args: map[string]any{"n": n}} }
 	fits := func(ops []fuzz.Op) bool {
-		return len(ops) == 3 && ops[2].Args["n"].(int) >= 3 && ops[0].Args["n"].(int) == ops[1].Args["n"].(int)+ops[2].Args["n"].(int)
+		return len(ops) == 3 && ops[2].Args["n"].(int) >= 3 &&
+			ops[0].Args["n"].(int) == ops[1].Args["n"].(int)+ops[2].Args["n"].(int)
 	}
 	least := fuzz.Minimize([]fuzz.Op{op("room", 121), op("chunk", 47), op("chunk", 74)}, fits)
 	require.Equal(t, []fuzz.Op{op("room", 3), op("chunk", 0), op("chunk", 3)}, least)
@@ -121,7 +122,8 @@ func TestRunResolvesReferences(t *testing.T) {
 func TestFormatAndParse(t *testing.T) {
 	ops := []fuzz.Op{
 		{ID: 3, Name: "ring.alloc", Args: map[string]any{"ring": "r", "size": int64(20)}},
-		{Name: "ring.free", Args: map[string]any{"ids": []any{fuzz.Ref{Op: 3, Field: "id", Else: "<none>"}}, "limit": nil}},
+		{Name: "ring.free", Args: map[string]any{"ids": []any{fuzz.Ref{Op: 3, Field: "id", Else: "<none>"}},
+			"limit": nil}},
 	}
 	text := fuzz.Format(ops)
 	require.Equal(t, []string{
@@ -133,7 +135,8 @@ func TestFormatAndParse(t *testing.T) {
 	require.Equal(t, ops, back)
 
 	for text, what := range map[string]string{
-		`{"op":5}`: "line 1: the field op", `x`: "line 1 is no operation", "\n{}": "line 2", `{"op":"a"} 3`: "more than one",
+		`{"op":5}`: "line 1: the field op", `x`: "line 1 is no operation", "\n{}": "line 2",
+		`{"op":"a"} 3`:        "more than one",
 		`{"op":"a","seq":-1}`: "seq -1",
 	} {
 		_, err := fuzz.Parse(text)
@@ -150,7 +153,8 @@ func TestParseReply(t *testing.T) {
 
 	r, err = fuzz.ParseReply([]byte(`{"ok":false,"error":{"kind":"full","text":"no room","upstream":"u"},"hashes":["a"]}`))
 	require.NoError(t, err)
-	require.Equal(t, fuzz.Reply{Kind: "full", Text: "no room", Upstream: "u", Fields: map[string]any{"hashes": []any{"a"}}}, r)
+	require.Equal(t, fuzz.Reply{Kind: "full", Text: "no room", Upstream: "u",
+		Fields: map[string]any{"hashes": []any{"a"}}}, r)
 
 	for _, text := range []string{``, `[]`, `{}`, `{"ok":false}`, `{"ok":1}`} {
 		_, err := fuzz.ParseReply([]byte(text))

@@ -99,7 +99,8 @@ type Difference struct {
 }
 
 func (d *Difference) Error() string {
-	return fmt.Sprintf("operation %d, %s: %s\n  the first system:  %s\n  the second system: %s", d.Index, d.Op.Line(), d.What, d.Want, d.Got)
+	return fmt.Sprintf("operation %d, %s: %s\n  the first system:  %s\n  the second system: %s", d.Index, d.Op.Line(),
+		d.What, d.Want, d.Got)
 }
 
 // Compare performs a sequence with one system and then, with the handles and ids of the first,

@@ -108,4 +108,5 @@ def pytest_terminal_summary(terminalreporter):
             s[i] += x
     w.line("")
     for (release, direction), (count, size, bad, seconds) in sums.items():
-        w.line("%-8s %-12s %7d objects %7d MiB %3d differences %6.1f s" % (release, direction, count, size, bad, seconds))
+        w.line("%-8s %-12s %7d objects %7d MiB %3d differences %6.1f s" % (release, direction, count, size, bad,
+            seconds))

@@ -14,11 +14,12 @@ class Request:
     get_num_encoder_tokens = get_num_encoder_embeds  # to 0.12
 
 
-class Books:
+class Manager:
     def __init__(self, capacity):
         from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
         self._manager, self._requests = EncoderCacheManager(capacity), {}
-        self.about = {"reset": hasattr(self._manager, "reset"), "embeds": hasattr(self._manager, "get_cached_num_encoder_embeds")}
+        self.about = {"reset": hasattr(self._manager, "reset"),
+                      "embeds": hasattr(self._manager, "get_cached_num_encoder_embeds")}
 
     def run(self, requests, steps):
         for name, inputs in requests.items():
@@ -27,7 +28,8 @@ class Books:
 
     def _state(self):
         m = self._manager
-        return [m.num_free_slots, m.num_freeable_slots, {h: sorted(r) for h, r in m.cached.items()}, [list(f) for f in m.freeable.items()]]
+        return [m.num_free_slots, m.num_freeable_slots, {h: sorted(r) for h, r in m.cached.items()},
+                [list(f) for f in m.freeable.items()]]
 
     # What a scheduler does for one input.
     def sched(self, name, number, budget, scheduled):

@@ -81,7 +81,8 @@ def main(path, job, result):
         job = json.load(f)
     c = Connector(None if path == "-" else path, job["folder"])
     out = {"connector": c.name, "load": [c.load(n) for n in job["load"]], "has": [bool(c.has(n)) for n in job["has"]],
-           "folders": [os.path.isdir(os.path.join(job["folder"], n)) for n in job["has"]], "save": [c.save(**t) for t in job["save"]]}
+           "folders": [os.path.isdir(os.path.join(job["folder"], n)) for n in job["has"]],
+           "save": [c.save(**t) for t in job["save"]]}
     with open(result, "w") as f:
         json.dump(out, f)
 

@@ -52,7 +52,7 @@ def location():
 
 def run(*command):
     # The installer's own words go to stderr: stdout carries nothing but the path. It gets the lock, too, so that
-    # nobody removes what it is still writing if this program is killed.
+    # no other program removes what it is still writing if this program is killed.
     done = subprocess.run([str(c) for c in command], stdout=sys.stderr, stdin=subprocess.DEVNULL, close_fds=False)
     if done.returncode:
         fail("'%s' failed (status %d). Is the package index reachable? This needs the network, or an index named by "

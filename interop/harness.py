@@ -55,11 +55,13 @@ def normal_state(s):
     ring = s.get("ring") or {}
     return {"key_index": {k: list(v) for k, v in s["key_index"].items()}, "writer_flag": ints(s["writer_flag"]),
             "reader_flag": ints(s["reader_flag"]), "touched": sorted(s.get("touched") or []),
-            "ring": {**{k: ring.get(k) for k in ("start", "end", "id_start", "id_end")}, "metadata": ints(ring.get("metadata"))}}
+            "ring": {**{k: ring.get(k) for k in ("start", "end", "id_start", "id_end")},
+                     "metadata": ints(ring.get("metadata"))}}
 
 
 class GoWriter:
-    def __init__(self, agent, release, name, readers, size=RING, max_object=MAX_OBJECT, policy="fifo", store="w", **more):
+    def __init__(self, agent, release, name, readers, size=RING, max_object=MAX_OBJECT, policy="fifo", store="w",
+                 **more):
         self.agent, self.release, self.store = agent, release, store
         agent.call("store.create", store=store, name=name, size=size, max_object=max_object, readers=readers,
                    generation=release.version, policy=policy, **more)
@@ -68,7 +70,8 @@ class GoWriter:
         self._uses = uses
         for verb, key, seed, number in uses:
             if verb == "put":
-                self.agent.send("store.put", store=self.store, key=key, value=objects.value(seed, number, **self.release.options))
+                self.agent.send("store.put", store=self.store, key=key,
+                                value=objects.value(seed, number, **self.release.options))
             else:
                 if self.release.touches:
                     self.agent.send("store.touch", store=self.store, key=key)
@@ -148,7 +151,8 @@ class GoReader:
 
     def handle(self, use):
         key, _, _, address, ident, signature = use
-        return {"store": self.store, "key": key, "address": address, "id": ident, **({"signature": signature} if signature else {})}
+        return {"store": self.store, "key": key, "address": address, "id": ident,
+                **({"signature": signature} if signature else {})}
 
     def read_receive(self):
         out = []
@@ -208,7 +212,8 @@ def check_balance(writer, readers, segment):
         issued, read = state["writer_flag"][ident], state["reader_flag"][ident]
         assert read == issued * readers, "%s: issued %d to %d readers, read %d" % (key, issued, readers, read)
         number, size, count = segment.chunk(address)
-        assert (number, count) == (ident, read), "%s: chunk says id %d count %d, tables %d %d" % (key, number, count, ident, read)
+        assert (number, count) == (ident, read), "%s: chunk says id %d count %d, tables %d %d" % (key, number, count,
+            ident, read)
         assert 12 < size <= segment.size
     assert len({i for _, i in state["key_index"].values()}) == len(state["key_index"]), "an id has two keys"
     return state

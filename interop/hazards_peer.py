@@ -46,7 +46,8 @@ class Rank(peer.Worker):
         from vllm.v1.engine.input_processor import InputProcessor
         renderer = types.SimpleNamespace(mm_processor_cache=self._held[store], update_mm_cache_stats=lambda: None)
         values = {"image": [self._vllm.build(value) for _, value in items]}
-        InputProcessor.inject_into_mm_cache(types.SimpleNamespace(renderer=renderer), {"image": [key for key, _ in items]}, values)
+        InputProcessor.inject_into_mm_cache(types.SimpleNamespace(renderer=renderer),
+                                            {"image": [key for key, _ in items]}, values)
         return [self._encoded(item) for item in values["image"]]
 
     def _encoded(self, item):
@@ -61,7 +62,8 @@ class Rank(peer.Worker):
     def accept_zeros(self, store, key, nbytes):
         """A request for an item of that many bytes, of which none is ever touched."""
         field = self._vllm.inputs.MultiModalBatchedField()
-        elem = self._vllm.inputs.MultiModalFieldElem(data=self._vllm.torch.zeros(nbytes, dtype=self._vllm.torch.uint8), field=field)
+        elem = self._vllm.inputs.MultiModalFieldElem(data=self._vllm.torch.zeros(nbytes, dtype=self._vllm.torch.uint8),
+                                                     field=field)
         item, _ = self._held[store].get_and_update_item((self._vllm.inputs.MultiModalKwargsItem({"x": elem}), []), key)
         return "address" in item
 
@@ -80,7 +82,8 @@ class Rank(peer.Worker):
         """A request of [key, frames] arrives; nothing of the cache is used yet."""
         decoder = self._vllm.Decoder(self._vllm.inputs.MultiModalKwargsItem)
         self._requests[request] = [
-            self._vllm.feature(key, decoder.decode([bytes.fromhex(f) for f in frames]) if frames else None) for key, frames in items]
+            self._vllm.feature(key, decoder.decode([bytes.fromhex(f) for f in frames]) if frames else None) for key,
+            frames in items]
 
     def resolve(self, store, request, values):
         """All of it, by the release's own method. Returns the differences."""

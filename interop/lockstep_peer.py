@@ -65,7 +65,8 @@ class Items:
     def item(self, data, modality="image"):
         elem, field = self._inputs.MultiModalFieldElem, self._field
         if self._vllm.keyed:
-            return self._inputs.MultiModalKwargsItem.from_elems([elem(modality=modality, key=k, data=d, field=field) for k, d in data.items()])
+            return self._inputs.MultiModalKwargsItem.from_elems([elem(modality=modality, key=k, data=d, field=field)
+                for k, d in data.items()])
         return self._inputs.MultiModalKwargsItem({k: elem(data=d, field=field) for k, d in data.items()})
 
     def cook(self, recipe, modality):
@@ -122,7 +123,8 @@ class Peer:
 
     def serve(self, wire):
         mode, capacity, requests, seed = wire.read()
-        wire.write([self._vllm.version.split("+")[0], platform.python_version(), self._dtypes() if mode == "sizes" else []])
+        wire.write([self._vllm.version.split("+")[0], platform.python_version(), self._dtypes() if mode == "sizes"
+                    else []])
         if mode == "sizes":
             self.sizes(wire)
         elif mode == "receiver":
@@ -140,7 +142,8 @@ class Peer:
             if op != REQUEST:
                 cache.clear_cache()
             else:
-                specs = [self._vllm.feature(key, items.cook(recipe, modality) if has else None, identifier, modality, position)
+                specs = [self._vllm.feature(key, items.cook(recipe, modality) if has else None, identifier, modality,
+                                            position)
                          for key, identifier, modality, position, has, recipe in features]
                 assert specs == sorted(specs, key=lambda s: s.mm_position.offset)
                 try:
@@ -212,7 +215,8 @@ class Frontend:
         return [number << 20, words, self._rng.randrange(4)]
 
     def _draw(self):
-        numbers = [self._rng.randrange(self.ITEMS if self._rng.random() < 0.5 else self.POPULAR) for _ in range(self._rng.randint(1, 5))]
+        numbers = [self._rng.randrange(self.ITEMS if self._rng.random() < 0.5 else self.POPULAR)
+                   for _ in range(self._rng.randint(1, 5))]
         if self._rng.random() < 0.06:
             numbers[-1] = numbers[0]
         return numbers
@@ -272,7 +276,8 @@ class Frontend:
         self._next += 1
         if op != END:
             self._under_way[self._next] = numbers, resent
-        self._wire.write([op, self._next, self._equal, features, contents(self._lru), self._counts if op == END else {}])
+        self._wire.write([op, self._next, self._equal, features, contents(self._lru), self._counts if op == END
+                          else {}])
         if self._next % 16 == 0:
             self._wire.flush()
 

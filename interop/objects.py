@@ -21,7 +21,8 @@ from vllm_classes import DTYPES, content  # noqa: E402
 KIB, MIB = 1 << 10, 1 << 20
 
 COMMON = ["float32", "bfloat16", "uint8", "int64", "bool", "float8_e4m3fn"]
-NAMES = ["pixel_values", "image_grid_thw", "input_features", "feature_attention_mask", "pixel_values_videos", "num_crops",
+NAMES = ["pixel_values", "image_grid_thw", "input_features", "feature_attention_mask", "pixel_values_videos",
+         "num_crops",
          "image_embeds", "second_per_grid_ts", "tokens", "aspect_ratio_ids", "\u753b\u50cf", "x" * 70]
 
 
@@ -62,7 +63,8 @@ class _Maker:
     def tensor(self, nbytes):
         dtype = self.rng.choice(COMMON) if self.rng.random() < 0.6 else self.rng.choice(list(DTYPES))
         self.made += 1
-        return {"dtype": dtype, "shape": shape(self.rng, nbytes // DTYPES[dtype]), "xof": "%s/%d" % (self.tag, self.made)}
+        return {"dtype": dtype, "shape": shape(self.rng, nbytes // DTYPES[dtype]),
+                "xof": "%s/%d" % (self.tag, self.made)}
 
     def scalar(self):
         r = self.rng
@@ -166,7 +168,8 @@ def canonical_field(f):
 def _described(d):
     if isinstance(d, dict):
         raw = content(d)
-        return ["tensor", d["dtype"], d["shape"], hashlib.sha256(raw).hexdigest(), raw.hex() if len(raw) <= 256 else None]
+        return ["tensor", d["dtype"], d["shape"], hashlib.sha256(raw).hexdigest(), raw.hex() if len(raw) <= 256
+                else None]
     if isinstance(d, list):
         return [_described(x) for x in d]
     return [type(d).__name__, d]

@@ -145,7 +145,9 @@ class Worker:
         for (key, seed, number), hit in zip(keys, hits):
             if not self._vllm.touches:  # nothing protected it since; the server of these releases asked again, too
                 hit = cache.is_cached([key])[0]
-            item, _ = cache.get_and_update_item(None if hit else (self._vllm.build(objects.value(seed, number, **options)), []), key)
+            item, _ = cache.get_and_update_item(None if hit
+                                                else (self._vllm.build(objects.value(seed, number, **options)), []),
+                                                key)
             frames = [bytes(f) for f in self._vllm.Encoder().encode(item)]
             out.append([key, hit, "address" in item, [f.hex() for f in frames]])
         if self._vllm.signed:
@@ -158,7 +160,8 @@ class Worker:
     def receive_request(self, store, items, options):
         """One request of [key, seed, number, frames]: decoded and resolved. Returns the differences."""
         decoder = self._vllm.Decoder(self._vllm.inputs.MultiModalKwargsItem)
-        features = [self._vllm.feature(key, decoder.decode([bytes.fromhex(f) for f in frames])) for key, _, _, frames in items]
+        features = [self._vllm.feature(key, decoder.decode([bytes.fromhex(f) for f in frames])) for key, _, _,
+                    frames in items]
         self._held[store].get_and_update_features(features)
         out = []
         for (key, seed, number, _), feature in zip(items, features):
@@ -169,7 +172,7 @@ class Worker:
     # The scheduler's encoder cache manager.
     def encoder_open(self, capacity):
         import encoder_manager_peer
-        self._encoder = encoder_manager_peer.Books(capacity)
+        self._encoder = encoder_manager_peer.Manager(capacity)
         return self._encoder.about
 
     def encoder_run(self, requests, steps):

@@ -64,7 +64,8 @@ class Peer:
         if len(v) == 1:
             (tag, x), = v.items()
             if tag in ("$float", "$bytes", "$tensor", "$ndarray"):
-                return {"$float": float, "$bytes": bytes.fromhex, "$tensor": self.tensor, "$ndarray": self.array}[tag](x)
+                return {"$float": float, "$bytes": bytes.fromhex, "$tensor": self.tensor,
+                        "$ndarray": self.array}[tag](x)
             if tag == "$map":
                 return {self.plain(k): self.plain(e) for k, e in x}
         return {k: self.plain(x) for k, x in v.items()}
@@ -73,7 +74,8 @@ class Peer:
         data = None if j["data"] is None else self.vllm.build(j["data"])
         place = self.inputs.PlaceholderRange(offset=j["offset"], length=j["length"], is_embed=self.plain(j["is_embed"]))
         more = {"mm_hash": j["mm_hash"]} if "mm_hash" in self.inputs.MultiModalFeatureSpec.__dataclass_fields__ else {}
-        return self.inputs.MultiModalFeatureSpec(data=data, modality=j["modality"], identifier=j["identifier"], mm_position=place, **more)
+        return self.inputs.MultiModalFeatureSpec(data=data, modality=j["modality"], identifier=j["identifier"],
+                                                 mm_position=place, **more)
 
     def params(self, j):
         p = self.plain(j)
@@ -113,7 +115,8 @@ class Peer:
             if self.none_is_no_bool() and r["pooling_params"].skip_reading_prefix_cache is None:
                 r["pooling_params"].skip_reading_prefix_cache = False
         if j.get("lora_request") is not None:
-            r["lora_request"] = self.LoRA(**{k: v for k, v in j["lora_request"].items() if k in self.LoRA.__struct_fields__})
+            r["lora_request"] = self.LoRA(**{k: v for k, v in j["lora_request"].items()
+                                             if k in self.LoRA.__struct_fields__})
         if j.get("kv_hints") is not None:
             from vllm.v1.kv_hints import KvHintAction, KvHintsEnvelope
             h = self.plain(j["kv_hints"])
@@ -131,9 +134,11 @@ class Peer:
     def output(self, j):
         fields, o = self.engine.EngineCoreOutput.__struct_fields__, {}
         made = {
-            "new_logprobs": lambda v: self.lists.LogprobsLists(*v), "new_prompt_logprobs_tensors": lambda v: self.lists.LogprobsTensors(*v),
+            "new_logprobs": lambda v: self.lists.LogprobsLists(*v),
+            "new_prompt_logprobs_tensors": lambda v: self.lists.LogprobsTensors(*v),
             "finish_reason": self.engine.FinishReason, "new_sampling_mask": lambda v: self.lists.SamplingMaskLists(*v),
-            "events": lambda v: [self.engine.EngineCoreEvent(self.engine.EngineCoreEventType(e["type"]), e["timestamp"]) for e in v],
+            "events": lambda v: [self.engine.EngineCoreEvent(self.engine.EngineCoreEventType(e["type"]),
+                                                             e["timestamp"]) for e in v],
             "prefill_stats": lambda v: self.stats.PrefillStats(**v), "error": lambda v: self.RequestError(**v),
         }
         for k, v in j.items():
@@ -167,16 +172,19 @@ class Peer:
             return {"$bytes": bytes(v).hex()}
         if isinstance(v, self.torch.Tensor):
             raw = bytes(self.vllm.raw(v))
-            return {"$tensor": {"dtype": str(v.dtype).removeprefix("torch."), "shape": list(v.shape), "sha256": hashlib.sha256(raw).hexdigest()}}
+            return {"$tensor": {"dtype": str(v.dtype).removeprefix("torch."), "shape": list(v.shape),
+                                "sha256": hashlib.sha256(raw).hexdigest()}}
         if isinstance(v, self.numpy.ndarray):
-            return {"$ndarray": {"dtype": v.dtype.str, "shape": list(v.shape), "sha256": hashlib.sha256(v.tobytes()).hexdigest()}}
+            return {"$ndarray": {"dtype": v.dtype.str, "shape": list(v.shape),
+                                 "sha256": hashlib.sha256(v.tobytes()).hexdigest()}}
         if isinstance(v, self.inputs.MultiModalKwargsItem):
             return self.vllm.describe(v)
         if isinstance(v, self.UtilityResult):
             return self.shown(v.result)
         if isinstance(v, self.inputs.MultiModalFeatureSpec):
             place = v.mm_position
-            return {"data": self.shown(v.data), "modality": v.modality, "identifier": v.identifier, "offset": place.offset, "length": place.length,
+            return {"data": self.shown(v.data), "modality": v.modality, "identifier": v.identifier,
+                    "offset": place.offset, "length": place.length,
                     "is_embed": self.shown(place.is_embed), "mm_hash": getattr(v, "mm_hash", None)}
         if isinstance(v, self.msgspec.Struct):
             return {k: self.shown(getattr(v, k)) for k in v.__struct_fields__}
@@ -204,8 +212,10 @@ class Peer:
             return list(getattr(cls, "__struct_fields__", None) or [f.name for f in dataclasses.fields(cls)])
         ready = getattr(self.engine, "EngineCoreReadyResponse", None)
         return {"request": names(self.engine.EngineCoreRequest), "output": names(self.engine.EngineCoreOutput),
-                "outputs": names(self.engine.EngineCoreOutputs), "ready": names(ready), "sampling": names(self.sampling.SamplingParams),
-                "pooling": names(self.Pooling), "lora": names(self.LoRA), "pooling_tasks": list(self.tasks.POOLING_TASKS),
+                "outputs": names(self.engine.EngineCoreOutputs), "ready": names(ready),
+                "sampling": names(self.sampling.SamplingParams),
+                "pooling": names(self.Pooling), "lora": names(self.LoRA),
+                "pooling_tasks": list(self.tasks.POOLING_TASKS),
                 "options": {"keep": self.vllm.keeps, "bare": not self.vllm.keyed},
                 "defaults": self.shown(dict(zip(names(self.sampling.SamplingParams), self.raw_defaults())))}
 
@@ -226,7 +236,8 @@ class Peer:
         shown = self.shown(built)
         if job["scheduler"]:
             built.scheduler_stats = self.stats.SchedulerStats()
-        return {"built": shown, "decoded": self.shown(decoded), "frames": self.frames(built), "scheduler": self.shown(built.scheduler_stats)}
+        return {"built": shown, "decoded": self.shown(decoded), "frames": self.frames(built),
+                "scheduler": self.shown(built.scheduler_stats)}
 
     def job_params(self, job):
         """Whether the engine takes these parameters: by the agent's frames, or as they stand where the agent refused."""
@@ -234,7 +245,8 @@ class Peer:
             frames = [bytes.fromhex(f) for f in job["frames"]]
         else:
             fields = self.engine.EngineCoreRequest.__struct_fields__
-            known = {"request_id": "r", "prompt_token_ids": [1], "sampling_params": self.plain(job["params"]), "arrival_time": 1.0}
+            known = {"request_id": "r", "prompt_token_ids": [1], "sampling_params": self.plain(job["params"]),
+                     "arrival_time": 1.0}
             frames = self.encode([known.get(f) for f in fields[:fields.index("prompt_embeds")]])
         self.Request.from_engine_core_request(self.decode_request(frames), None)
         return {}

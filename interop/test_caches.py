@@ -55,7 +55,8 @@ def test_go_feeds_receiver_caches(pool, agents, segment, closing, n):
                     else:
                         h = agent.call("store.put", store="w", key=key, value=value)
                     signature = {"signature": h["signature"]} if release.signed else {}
-                    frames = [agent.call("address_item", address=h["address"], id=h["id"], generation=release.version, **signature)["hex"]]
+                    frames = [agent.call("address_item", address=h["address"], id=h["id"], generation=release.version,
+                                         **signature)["hex"]]
                     sent["hit" if hit else "new"] += 1
                 except AgentError as e:
                     assert e.kind in ("full", "too_large"), e
@@ -92,13 +93,15 @@ def test_sender_cache_feeds_go(pool, agents, segment, closing, n):
             return normal_state(pool.writer.call("sender_state", store="cache"))
 
     try:
-        readers = [closing(GoReader(a, release, name, n, pool.lock_name, size=SIZE, max_object=MAX_MIB * MIB)) for a in agents[1:1 + n]]
+        readers = [closing(GoReader(a, release, name, n, pool.lock_name, size=SIZE, max_object=MAX_MIB * MIB))
+                   for a in agents[1:1 + n]]
         decoder = agents[0]
         for request in requests("send/%d" % n, 400):
             # Only items: a server has nothing else to cache.
             request = [k for k in request if objects.value(k[1], k[2], **release.options)["type"] == "item"]
             handles = []
-            for (key, seed, number), (_, hit, stored, frames) in zip(request, pool.writer.call("send_request", store="cache", keys=request, options=release.options)):
+            for (key, seed, number), (_, hit, stored, frames) in zip(request,
+                pool.writer.call("send_request", store="cache", keys=request, options=release.options)):
                 got = decoder.call("serde.decode", frames=frames, kind="item", generation=release.version)["value"]
                 if not stored:
                     assert objects.difference(objects.value(seed, number, **release.options), got) is None

@@ -1,4 +1,4 @@
-"""Books of an encoder cache, kept by Go and by the real EncoderCacheManager of each release, compared after every step.
+"""The encoder cache manager of Go and the real EncoderCacheManager of each release, compared after every step.
 
 RINGCACHE_INTEROP_SCALE=35 makes it 100,000 steps for each release.
 """
@@ -50,7 +50,8 @@ class Walk:
             x, name = rng.random(), rng.choice(list(self.live))
             inputs = self.live[name]
             number = rng.randrange(len(inputs))
-            budget, scheduled = rng.choice([10**6, 10**6, self.capacity // 3]), rng.choice([0, 0, 0, rng.randrange(self.capacity)])
+            budget, scheduled = rng.choice([10**6, 10**6, self.capacity // 3]), rng.choice([0, 0, 0,
+                rng.randrange(self.capacity)])
             if x < 0.03:
                 steps += [["sched", name, n, budget, 0] for n in rng.sample(range(len(inputs)), min(12, len(inputs)))]
             elif x < 0.55:
@@ -76,16 +77,16 @@ class Walk:
         return new, steps
 
 
-class Books:
+class Manager:
     """Go's, by the agent."""
 
     def __init__(self, agent, capacity, release):
         self._agent, self._requests = agent, {}
-        agent.call("encoder.new", encoder="books", capacity=capacity, generation=release.version)
+        agent.call("encoder.new", encoder="manager", capacity=capacity, generation=release.version)
 
     def close(self):
         self._agent.drain()
-        self._agent.call("encoder.close", encoder="books")
+        self._agent.call("encoder.close", encoder="manager")
 
     def add(self, requests):
         for name, inputs in requests.items():
@@ -103,9 +104,11 @@ class Books:
         elif verb == "can":
             yield "can_allocate", a[:2], {"budget": a[2], "scheduled": a[3]}, {"fits": result}
         elif verb == "embeds":
-            yield verb, [], {"identifier": a[0]}, {"found": False} if result is None else {"found": True, "embeds": result}
+            yield verb, [], {"identifier": a[0]}, {"found": False} if result is None else {"found": True,
+                "embeds": result}
         else:
-            yield verb, a, {}, {"check": {"hit": result}, "inputs": {"cached": result}, "freed": {"freed": result}}.get(verb, {})
+            yield verb, a, {}, {"check": {"hit": result}, "inputs": {"cached": result},
+                                "freed": {"freed": result}}.get(verb, {})
 
     def send(self, step, result):
         """Returns the replies that must come."""
@@ -115,9 +118,9 @@ class Books:
                 fields.update(request=names[0], inputs=self._requests[names[0]])
             if len(names) > 1:
                 fields["input"] = names[1]
-            self._agent.send("encoder." + operation, encoder="books", **fields)
+            self._agent.send("encoder." + operation, encoder="manager", **fields)
             wanted.append(want)
-        self._agent.send("encoder.state", encoder="books")
+        self._agent.send("encoder.state", encoder="manager")
         return wanted
 
     def receive(self, step, wanted, state):
@@ -137,14 +140,14 @@ def test_random_walks(pool, agents, drift):
         about = pool.writer.call("encoder_open", capacity=0)
         walk = Walk(seed, about, drift)
         pool.writer.call("encoder_open", capacity=walk.capacity)
-        with contextlib.closing(Books(agents[0], walk.capacity, pool.release)) as books:
+        with contextlib.closing(Manager(agents[0], walk.capacity, pool.release)) as manager:
             for _ in range(2):
                 requests, steps = walk.batch(BATCH)
                 answers = pool.writer.call("encoder_run", requests=requests, steps=steps)
-                books.add(requests)
-                sent = [books.send(step, result) for step, (result, _) in zip(steps, answers)]
+                manager.add(requests)
+                sent = [manager.send(step, result) for step, (result, _) in zip(steps, answers)]
                 for step, wanted, (result, state) in zip(steps, sent, answers):
-                    books.receive(step, wanted, state)
+                    manager.receive(step, wanted, state)
                     count(seen, step, result)
                 done += len(steps)
     # A walk that met nothing would prove little.
@@ -166,15 +169,17 @@ def test_refused_allocations(pool, agents):
     about = pool.writer.call("encoder_open", capacity=10)
     requests = {"r": [["a", 4]], "s": [["b", 7]], "t": [["a", 5]]}
     pool.writer.call("encoder_run", requests=requests, steps=[["sched", "r", 0, 9, 0]])
-    with contextlib.closing(Books(agents[0], 10, pool.release)) as books:
-        books.add(requests)
+    with contextlib.closing(Manager(agents[0], 10, pool.release)) as manager:
+        manager.add(requests)
         state = [6, 6, {"a": ["r"]}, []]
-        books.receive("first", books.send(["sched", "r", 0, 9, 0], "alloc"), state)
+        manager.receive("first", manager.send(["sched", "r", 0, 9, 0], "alloc"), state)
         for name in ["s", "t"]:
             with pytest.raises(AgentError, match="cached|there is room for 6") as e:
-                agents[0].call("encoder.allocate", encoder="books", request=name, inputs=books._requests[name], input=0)
+                agents[0].call("encoder.allocate", encoder="manager", request=name, inputs=manager._requests[name],
+                               input=0)
             assert e.value.kind == "invalid"
-            books.receive(name, books.send(["embeds", "a"], 4), state)
-    (no_room, _), (other_count, _) = pool.writer.call("encoder_run", requests={}, steps=[["allocate", "s", 0], ["allocate", "t", 0]])
+            manager.receive(name, manager.send(["embeds", "a"], 4), state)
+    (no_room, _), (other_count, _) = pool.writer.call("encoder_run", requests={},
+                                                      steps=[["allocate", "s", 0], ["allocate", "t", 0]])
     assert no_room == "AssertionError"
     assert (other_count == "AssertionError") == about["embeds"]

@@ -24,9 +24,12 @@ FILE = "encoder_cache.safetensors"
 
 # torch's dtypes, their names in files, bytes of an element.
 DTYPES = {
-    "bool": ("BOOL", 1), "uint8": ("U8", 1), "int8": ("I8", 1), "uint16": ("U16", 2), "int16": ("I16", 2), "uint32": ("U32", 4), "int32": ("I32", 4),
-    "uint64": ("U64", 8), "int64": ("I64", 8), "float16": ("F16", 2), "bfloat16": ("BF16", 2), "float32": ("F32", 4), "float64": ("F64", 8),
-    "complex64": ("C64", 8), "float8_e4m3fn": ("F8_E4M3", 1), "float8_e5m2": ("F8_E5M2", 1), "float8_e4m3fnuz": ("F8_E4M3FNUZ", 1),
+    "bool": ("BOOL", 1), "uint8": ("U8", 1), "int8": ("I8", 1), "uint16": ("U16", 2), "int16": ("I16", 2),
+    "uint32": ("U32", 4), "int32": ("I32", 4),
+    "uint64": ("U64", 8), "int64": ("I64", 8), "float16": ("F16", 2), "bfloat16": ("BF16", 2), "float32": ("F32", 4),
+    "float64": ("F64", 8),
+    "complex64": ("C64", 8), "float8_e4m3fn": ("F8_E4M3", 1), "float8_e5m2": ("F8_E5M2", 1),
+    "float8_e4m3fnuz": ("F8_E4M3FNUZ", 1),
     "float8_e5m2fnuz": ("F8_E5M2FNUZ", 1), "float8_e8m0fnu": ("F8_E8M0", 1), "float4_e2m1fn_x2": ("F4", 1),
 }
 
@@ -93,7 +96,8 @@ def random_tensor(r, name):
 
 
 def random_text(r):
-    return "".join(r.choice("ab_.0\"\\/\b\f\n\r\t\x00\x1f\x7f\u00e9\u2028\u4e2d\U0001f600") for _ in range(r.randint(0, 8)))
+    return "".join(r.choice("ab_.0\"\\/\b\f\n\r\t\x00\x1f\x7f\u00e9\u2028\u4e2d\U0001f600")
+                   for _ in range(r.randint(0, 8)))
 
 
 def real_file(tensors, metadata):
@@ -102,7 +106,8 @@ def real_file(tensors, metadata):
     for t in tensors:
         raw = ctypes.create_string_buffer(t["raw"], len(t["raw"]))
         keep.append(raw)
-        specs[t["name"]] = safetensors.TensorSpec(dtype=t["dtype"], shape=t["shape"], data_ptr=ctypes.addressof(raw), data_len=len(t["raw"]))
+        specs[t["name"]] = safetensors.TensorSpec(dtype=t["dtype"], shape=t["shape"], data_ptr=ctypes.addressof(raw),
+                                                  data_len=len(t["raw"]))
     return bytes(safetensors.serialize(specs, metadata))
 
 
@@ -117,7 +122,8 @@ def real_tensors(file):
 def go_tensors(parsed, file):
     if parsed.get("error"):
         return None
-    return {t["name"]: (t["dtype"], t["shape"] or [], file[t["offset"]:t["offset"] + t["size"]]) for t in parsed["tensors"] or []}
+    return {t["name"]: (t["dtype"], t["shape"] or [], file[t["offset"]:t["offset"] + t["size"]])
+            for t in parsed["tensors"] or []}
 
 
 def test_random_tensors(go):
@@ -150,10 +156,14 @@ def test_random_tensors(go):
 
 
 # Pieces that damaged headers are made of, besides those of the header itself.
-PIECES = ["{", "}", "[", "]", ",", ":", " ", "\n", "null", "true", "-0", "0.0", "1e5", "1e308", "1.8e308", "179769313486231580793e289",
-          "17976931348623158079e290", "0e99999999999", "1e-99999999999", "1e99999999999", "01", "18446744073709551615", "18446744073709551616",
-          "2305843009213693952", "\"\"", "\"U8\"", "\"F4\"", "\"u8\"", "{\"U8\":null}", "\"__metadata__\":{}", "\"__metadata__\":null", "\"x\":[]",
-          "\"dtype\":\"U8\"", "\"shape\":[]", "\"data_offsets\":[0,0]", "\"a\":[\"U8\",[],[0,1]]", "\"\\ud83d\\ude00\"", "\"\\ud800\"", "\"\\u0000\"", "\\",
+PIECES = ["{", "}", "[", "]", ",", ":", " ", "\n", "null", "true", "-0", "0.0", "1e5", "1e308", "1.8e308",
+          "179769313486231580793e289",
+          "17976931348623158079e290", "0e99999999999", "1e-99999999999", "1e99999999999", "01", "18446744073709551615",
+          "18446744073709551616",
+          "2305843009213693952", "\"\"", "\"U8\"", "\"F4\"", "\"u8\"", "{\"U8\":null}", "\"__metadata__\":{}",
+          "\"__metadata__\":null", "\"x\":[]",
+          "\"dtype\":\"U8\"", "\"shape\":[]", "\"data_offsets\":[0,0]", "\"a\":[\"U8\",[],[0,1]]", "\"\\ud83d\\ude00\"",
+          "\"\\ud800\"", "\"\\u0000\"", "\\",
           "\"", "\x00", "\x1f", "\ufeff", "[" * 125 + "]" * 125, "[" * 126 + "]" * 126, "{\"y\":" * 60 + "0" + "}" * 60]
 
 
@@ -170,7 +180,8 @@ def split(text):
 
 
 def random_number(r):
-    return "%d%s%d%s" % (r.randint(-3, 10 ** r.randint(0, 320)), r.choice(["", "."]), r.randint(0, 10 ** 20), r.choice(["", "e%d" % r.randint(-400, 400)]))
+    return "%d%s%d%s" % (r.randint(-3, 10 ** r.randint(0, 320)), r.choice(["", "."]), r.randint(0, 10 ** 20),
+                         r.choice(["", "e%d" % r.randint(-400, 400)]))
 
 
 def largest_number(r):
@@ -185,7 +196,8 @@ def largest_number(r):
 
 def damaged(r):
     """A file whose header is damaged in a few places. Bytes behind it are as many as before, or nearly."""
-    tensors = [random_tensor(r, r.choice(["a", "b", "ec_cache", "__metadata_", "\u00e9"]) + str(i)) for i in range(r.randint(0, 3))]
+    tensors = [random_tensor(r, r.choice(["a", "b", "ec_cache", "__metadata_", "\u00e9"]) + str(i))
+               for i in range(r.randint(0, 3))]
     file = real_file(tensors, r.choice([None, {}, {"k": "v", "\"": "\\"}]))
     n, = struct.unpack("<Q", file[:8])
     head, data = file[8:8 + n], file[8 + n:]
@@ -218,7 +230,8 @@ def damaged(r):
             head = head[:at + 1] + ("\"z\":%s," % value).encode() + head[at + 1:]
     else:
         data = data[:-1] if r.random() < 0.5 else data + b"\0"
-    n = len(head) if r.random() < 0.95 else r.choice([0, max(0, len(head) - 1), len(head) + 1, len(head) + len(data), 10 ** 8 + 1, 2 ** 63, 2 ** 64 - 1])
+    n = len(head) if r.random() < 0.95 else r.choice([0, max(0, len(head) - 1), len(head) + 1, len(head) + len(data),
+                                                      10 ** 8 + 1, 2 ** 63, 2 ** 64 - 1])
     file = struct.pack("<Q", n) + bytes(head) + data
     return file[:r.randrange(len(file))] if r.random() < 0.02 else file
 
@@ -264,7 +277,8 @@ def as_go(t):
 def as_hex(t):
     """A tensor that Go has loaded."""
     assert not t.get("error"), t
-    return {"name": t["name"], "dtype": t["dtype"], "shape": t["shape"] or [], "hex": base64.b64decode(t.get("data", "")).hex()}
+    return {"name": t["name"], "dtype": t["dtype"], "shape": t["shape"] or [],
+            "hex": base64.b64decode(t.get("data", "")).hex()}
 
 
 def releases():
@@ -306,7 +320,8 @@ def test_connectors(program, tmp_path, closing):
         ours, theirs = tree_tensors("go" + version), tree_tensors("py" + version)
         assert not any(t.get("error") for t in go.tensors("save", level="tree", tensors=[as_go(t) for t in ours]))
         foreign = damage(folder, ours[0])
-        job = {"folder": str(folder), "load": [t["name"] for t in ours] + [n for n, _ in foreign], "has": ["looked", ours[0]["name"], "torn"], "save": theirs}
+        job = {"folder": str(folder), "load": [t["name"] for t in ours] + [n for n, _ in foreign],
+               "has": ["looked", ours[0]["name"], "torn"], "save": theirs}
         peer = Peer(version, tmp, job)
         closing(peer)
         runs.append((version, folder, go, ours, theirs, foreign, peer))
@@ -356,8 +371,10 @@ def damage(folder, good):
 
     out = []
     for name, content, loads in (
-            ("torn", source[:n + 4], "raises"), ("zero", b"", "raises"), ("short", source[:-1], "raises"), ("long", source + b"\0", "raises"),
-            ("zeros", bytes(len(source)), "raises"), ("unpadded", pack(bare, b"1234"), "loads"), ("two", pack(two, b"12345678"), "loads"),
+            ("torn", source[:n + 4], "raises"), ("zero", b"", "raises"), ("short", source[:-1], "raises"),
+            ("long", source + b"\0", "raises"),
+            ("zeros", bytes(len(source)), "raises"), ("unpadded", pack(bare, b"1234"), "loads"),
+            ("two", pack(two, b"12345678"), "loads"),
             ("renamed", pack(bare.replace(b"ec_cache", b"kv_cache"), b"1234"), "raises")):
         (folder / name).mkdir()
         (folder / name / FILE).write_bytes(content)

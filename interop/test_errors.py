@@ -14,7 +14,8 @@ INVALID, MISSING = "Invalid SHM handle signature for cache key.", "Missing SHM h
 
 
 def u8(n, tag="t"):
-    return {"type": "item", "fields": [{"name": "x", "data": {"dtype": "uint8", "shape": [n], "xof": tag}, "field": {"kind": "batched"}}]}
+    return {"type": "item", "fields": [{"name": "x", "data": {"dtype": "uint8", "shape": [n], "xof": tag},
+                                        "field": {"kind": "batched"}}]}
 
 
 @pytest.fixture
@@ -29,11 +30,13 @@ def test_duplicate(pair):
     p = pair(4096, 2000)
     first = p.handle("put", "put", "put", key="a", value=u8(10))
     assert first[0] == "ok" and p.cached("a") and not p.cached("b")
-    assert p.handle("again", "put", "put", key="a", value=u8(10)) == ("no", "exists", "Key 'a' already exists in the storage.")
+    assert p.handle("again", "put", "put", key="a", value=u8(10)) == ("no", "exists",
+        "Key 'a' already exists in the storage.")
     # A key is bytes of text to both, and its quoting in the message as well.
     for key in ("", "it's", 'say "x"', "\u00e9\u4e2d\U0001f600", "back\\slash", "k" * 128):
         assert p.handle("put", "put", "put", key=key, value=u8(1))[0] == "ok"
-        assert p.handle("again", "put", "put", key=key, value=u8(1))[1:] == ("exists", "Key '%s' already exists in the storage." % key)
+        assert p.handle("again", "put", "put", key=key, value=u8(1))[1:] == ("exists",
+            "Key '%s' already exists in the storage." % key)
         p.get(0, key, *p.handle("lookup", "lookup", "lookup", key=key)[1], u8(1))
     p.compare("duplicates")
     p.compare_bytes("duplicates")
@@ -53,7 +56,8 @@ def test_largest_object(pair, slack, ok):
     """Without the 8 bytes of the chunk's header: those are not counted."""
     value = {"type": "pickle", "hex": pickle.dumps(b"x" * 500, protocol=pickle.HIGHEST_PROTOCOL).hex()}
     # 4 bytes of counter, the pickle, and vLLM's pickled tuple ("bytes", length, None).
-    need = 4 + len(value["hex"]) // 2 + len(pickle.dumps(("bytes", len(value["hex"]) // 2, None), protocol=pickle.HIGHEST_PROTOCOL))
+    need = 4 + len(value["hex"]) // 2 + len(pickle.dumps(("bytes", len(value["hex"]) // 2, None),
+                                                         protocol=pickle.HIGHEST_PROTOCOL))
     p = pair(8192, need + slack)
     assert (p.handle("put", "put", "put", key="a", value=value)[0] == "ok") is ok
 
@@ -78,7 +82,8 @@ def test_full_until_read(pair):
 
 def test_clear_with_handles_in_flight(pair):
     p = pair(2000, 900)
-    handles = [("k%d" % i, *p.handle("put", "put", "put", key="k%d" % i, value=u8(100, "t%d" % i))[1]) for i in range(5)]
+    handles = [("k%d" % i, *p.handle("put", "put", "put", key="k%d" % i, value=u8(100, "t%d" % i))[1])
+               for i in range(5)]
     p.plain("clear", "clear", "clear")
     for i, h in enumerate(handles):  # nothing was overwritten yet
         p.get(0, *h, u8(100, "t%d" % i))
@@ -114,7 +119,8 @@ def test_stale_and_wrong_handles(pair):
 def bad_signatures(good):
     return {
         "none": None, "first bit": [good[0] ^ 1, *good[1:]], "last bit": [*good[:31], good[31] ^ 128], "nested": [good],
-        "short": good[:31], "long": [*good, 0], "256": [256] * 32, "negative": [-1, *good[1:]], "float": [float(good[0]), *good[1:]],
+        "short": good[:31], "long": [*good, 0], "256": [256] * 32, "negative": [-1, *good[1:]],
+        "float": [float(good[0]), *good[1:]],
         "bool": [True, *good[1:]], "empty": [], "string": "abc", "number": 5, "map": {"a": 1}, "nulls": [None] * 32,
     }
 
@@ -128,7 +134,8 @@ def test_forged_signatures(pair):
     assert p.signature("absent")[1] == "not_found"
     before = p.compare("put")
     forged = [("k", address, ident, s) for s in bad_signatures(good).values()]
-    forged += [("j", address, ident, good), ("k", address + 1, ident, good), ("k", address, ident + 1, good), ("", address, ident, good)]
+    forged += [("j", address, ident, good), ("k", address + 1, ident, good), ("k", address, ident + 1, good),
+               ("", address, ident, good)]
     for h in forged:
         for refused in (p.get(0, *h), p.touch(0, *h), p.verify(*h)):
             assert refused[:2] == ("no", "bad_signature"), h
@@ -145,7 +152,8 @@ def test_signature_as_hex(pool, agents, segment, closing):
     address, ident, good = go_handle(agents[0].call("store.put", store="w", key="k", value=u8(5)))
     assert isinstance(good, list) and len(good) == 32
     agents[0].call("store.verify", store="w", key="k", address=address, id=ident, signature=bytes(good).hex())
-    e = agents[0].error("store.verify", store="w", key="k", address=address, id=ident, signature=bytes(good[::-1]).hex())
+    e = agents[0].error("store.verify", store="w", key="k", address=address, id=ident,
+                        signature=bytes(good[::-1]).hex())
     check_text(e, "bad_signature", INVALID)
 
 
@@ -155,7 +163,8 @@ def test_wrong_ring_size(pool, agents, segment, closing):
     name = segment()
     closing(GoWriter(agents[0], release, name, 1, size=8192, max_object=2000))
     more = {"max_object": 2000, "readers": 1}
-    e = agents[1].error("store.open", store="wrong", name=name, size=8193, generation=release.version, lock=pool.lock_name, **more)
+    e = agents[1].error("store.open", store="wrong", name=name, size=8193, generation=release.version,
+                        lock=pool.lock_name, **more)
     assert e is not None, "the agent attached to a segment that is too small"
     assert pool.readers[0].error("open", store="wrong", name=name, size=8193, **more).type == "AssertionError"
 
@@ -163,20 +172,24 @@ def test_wrong_ring_size(pool, agents, segment, closing):
         h = go_handle(agents[0].call("store.put", store="w", key="k%d" % i, value=u8(700)))
     assert h[0] >= 1000
     py = closing(PyReader(pool.readers[0], release, name, 1, size=1000, max_object=2000))
-    assert STALE % tuple(h[:2]) in py.peer.error("get", store="r", key="k2", address=h[0], ident=h[1], signature=h[2]).text
+    assert STALE % tuple(h[:2]) in py.peer.error("get", store="r", key="k2", address=h[0], ident=h[1],
+                                                 signature=h[2]).text
     # A segment is exactly as long as its ring wants, so this need not wait for a wrong read.
-    e = agents[1].error("store.open", store="wrong", name=name, size=1000, generation=release.version, lock=pool.lock_name, **more)
+    e = agents[1].error("store.open", store="wrong", name=name, size=1000, generation=release.version,
+                        lock=pool.lock_name, **more)
     assert e is not None, "the agent attached to a segment that is too large"
 
 
 def test_missing_segment_and_second_writer(pool, agents, segment, closing):
     release, name = pool.release, segment()
     more = {"size": 4096, "max_object": 1000, "readers": 1}
-    assert agents[1].error("store.open", store="r", name=name, generation=release.version, lock=pool.lock_name, **more) is not None
+    assert agents[1].error("store.open", store="r", name=name, generation=release.version, lock=pool.lock_name,
+                           **more) is not None
     assert pool.readers[0].error("open", store="r", name=name, **more).type == "FileNotFoundError"
     writer = closing(GoWriter(agents[0], release, name, 1, size=4096, max_object=1000))
     assert pool.writer.error("create", store="x", name=name, **more).type == "FileExistsError"
-    check_text(agents[1].error("store.create", store="x", name=name, generation=release.version, **more), "exists_segment")
+    check_text(agents[1].error("store.create", store="x", name=name, generation=release.version, **more),
+               "exists_segment")
     # Readers of both kinds come and go without taking the segment with them.
     for _ in range(3):
         for r in (PyReader(pool.readers[0], release, name, 1, size=4096, max_object=1000),
@@ -206,27 +219,33 @@ def test_writers_with_a_lock(pool, agents, segment, closing):
         assert a[:2] == b[:2]
         if i < 12:  # the ring is blocked by the first unread object, so these can be freed
             for _ in range(2):
-                got = agents[0].call("store.get", store="w", key="k%d" % i, address=a[0], id=a[1], **({"signature": a[2]} if a[2] else {}))["value"]
-                assert got == value == pool.writer.call("get", store="w", key="k%d" % i, address=b[0], ident=b[1], signature=b[2])
+                got = agents[0].call("store.get", store="w", key="k%d" % i, address=a[0], id=a[1],
+                                     **({"signature": a[2]} if a[2] else {}))["value"]
+                assert got == value == pool.writer.call("get", store="w", key="k%d" % i, address=b[0], ident=b[1],
+                                                        signature=b[2])
     else:
         raise AssertionError("the rings never filled")
     assert go.state() == py.state()
     assert "k0" not in go.state()["key_index"]
 
 
-NUMBERS = [0, -1, 127, 128, 255, 256, -32, -33, 2**31, -2**31, 2**53 - 1, -(2**53) + 1, 1.0, -0.0, 0.1, 1e300, 5e-324, True, False]
+NUMBERS = [0, -1, 127, 128, 255, 256, -32, -33, 2**31, -2**31, 2**53 - 1, -(2**53) + 1, 1.0, -0.0, 0.1, 1e300, 5e-324,
+           True, False]
 HUGE = [2**53, 2**63 - 1, -2**63, 2**63, 2**64 - 1]
 
 
 def test_every_dtype_number_and_slice(pair):
     p = pair(1 << 20, 1 << 19)
-    fields = [{"name": d, "data": [{"dtype": d, "shape": s, "xof": "%s%s" % (d, s)} for s in ([], [1], [0], [2, 0, 3], [7, 5], [300, 3])],
+    fields = [{"name": d, "data": [{"dtype": d, "shape": s, "xof": "%s%s" % (d, s)}
+                                   for s in ([], [1], [0], [2, 0, 3], [7, 5], [300, 3])],
                "field": {"kind": "batched"}} for d in objects.DTYPES]
     values = {"dtypes": {"type": "item", "fields": fields},
-              "numbers": {"type": "item", "fields": [{"name": "n", "data": NUMBERS, "field": {"kind": "shared", "batch_size": 1}}]},
+              "numbers": {"type": "item", "fields": [{"name": "n", "data": NUMBERS,
+                                                      "field": {"kind": "shared", "batch_size": 1}}]},
               "huge": {"type": "item", "fields": [{"name": "n", "data": HUGE, "field": {"kind": "batched"}}]}}
     n = None
-    cuts = [[], [[n, n, n]], [[n, n, n], [0, 5, n]], [[0, 5, n], [n, n, n]], [[[n, n, n]]], [[[n, n, n], [0, 7, 2]], [[n, n, n], [7, 9, n]]],
+    cuts = [[], [[n, n, n]], [[n, n, n], [0, 5, n]], [[0, 5, n], [n, n, n]], [[[n, n, n]]],
+            [[[n, n, n], [0, 7, 2]], [[n, n, n], [7, 9, n]]],
             [[[0, 3, n]], [[3, 7, n]]], [[-5, n, -1]]]
     values["slices"] = {"type": "item", "fields": [
         {"name": "f%d" % i, "data": 1, "field": {"kind": "flat", "slices": c, "dim": 0}} for i, c in enumerate(cuts)]}
@@ -248,7 +267,8 @@ def test_python_objects_come_back_as_their_pickles(pool, agents, segment, closin
     name = segment()
     closing(PyWriter(pool.writer, release, name, 1, size=1 << 20, max_object=1 << 18))
     go = closing(GoReader(agents[1], release, name, 1, pool.lock_name, size=1 << 20, max_object=1 << 18))
-    things = {"dict": {"a": 1, "b": [1, 2, 3]}, "str": "text" * 100, "int": 12345, "list": [1, None, 2.5, "x"], "bytes": b"\0" * 3000,
+    things = {"dict": {"a": 1, "b": [1, 2, 3]}, "str": "text" * 100, "int": 12345, "list": [1, None, 2.5, "x"],
+              "bytes": b"\0" * 3000,
               "none": None, "tuple": (1, (2,)), "empty": b"", "set": {1, 2}}
     for key, thing in things.items():
         a, i = pool.writer.call("put_object", store="w", key=key, value=thing)
@@ -262,8 +282,10 @@ def test_python_objects_come_back_as_their_pickles(pool, agents, segment, closin
 def test_bad_input_does_not_stop_the_agent(closing):
     a = closing(Agent())
     for line in (b"{", b"[]", b"null", b'"x"', b"\xff\xfe", b'{"op":5}', b'{"op":"nope"}', b'{"op":"store.get"}',
-                 b'{"op":"store.put","store":"absent","key":"k","value":{}}', b'{"op":"ring.new","ring":"r","size":1e400}',
-                 b'{"op":"ring.new","ring":"r","size":-5}', b"[" * 100000, b'{"op":"size_of","value":' + b"[" * 5000 + b"]" * 5000 + b"}"):
+                 b'{"op":"store.put","store":"absent","key":"k","value":{}}',
+                 b'{"op":"ring.new","ring":"r","size":1e400}',
+                 b'{"op":"ring.new","ring":"r","size":-5}', b"[" * 100000,
+                 b'{"op":"size_of","value":' + b"[" * 5000 + b"]" * 5000 + b"}"):
         a.raw(line)
         with pytest.raises(Exception) as e:
             a.receive()

@@ -16,7 +16,8 @@ ENVIRONMENT = dict(os.environ)
 
 def fuzz(release, *args):
     # With an environment of its own: pytest changes this process's between tests, while threads start programs from it.
-    command = [os.environ["RINGCACHE_AGENT"], "fuzz", *args, "--release", release, "--against", "vllm", "--python", sys.executable]
+    command = [os.environ["RINGCACHE_AGENT"], "fuzz", *args, "--release", release, "--against", "vllm", "--python",
+               sys.executable]
     if release != RELEASES[0]:
         command += ["--vllm-path", os.path.join(sys.prefix, "releases", release)]
     return subprocess.run(command, capture_output=True, text=True, timeout=3600, env=ENVIRONMENT)

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from conftest import SCALE, _older, _own
+from objects import DTYPES
 from PIL import Image
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -19,12 +20,12 @@ MEDIA = HERE.parent / "examples" / "media"
 INPUTS = 8000  # of which at least EQUAL must have a hash; the rest is refused by both sides
 EQUAL = 5000
 
-NUMPY = {"|b1": 1, "|u1": 1, "|i1": 1, "<u2": 2, "<i2": 2, "<u4": 4, "<i4": 4, "<u8": 8, "<i8": 8, "<f2": 2, "<f4": 4, "<f8": 8,
+NUMPY = {"|b1": 1, "|u1": 1, "|i1": 1, "<u2": 2, "<i2": 2, "<u4": 4, "<i4": 4, "<u8": 8, "<i8": 8, "<f2": 2, "<f4": 4,
+         "<f8": 8,
          ">u2": 2, ">i4": 4, ">f8": 8, "<c8": 8, "<c16": 16, "<U2": 8, "|S3": 3, "<M8[ns]": 8, "<m8[s]": 8}
 NO_SCALAR = {"<c8", "<c16", "<M8[ns]", "<m8[s]", "complex64"}  # their 0-d arrays are pickled
-TORCH = {"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint16": 2, "uint32": 4, "uint64": 8, "float16": 2,
-         "float32": 4, "float64": 8, "bfloat16": 2, "complex64": 8, "float8_e4m3fn": 1}
-BITS = {"1": 1, "L": 8, "P": 8, "I": 32, "F": 32, "I;16": 16, "I;16B": 16, "LA": 16, "La": 16, "PA": 16, "RGB": 24, "YCbCr": 24, "LAB": 24,
+BITS = {"1": 1, "L": 8, "P": 8, "I": 32, "F": 32, "I;16": 16, "I;16B": 16, "LA": 16, "La": 16, "PA": 16, "RGB": 24,
+        "YCbCr": 24, "LAB": 24,
         "HSV": 24, "RGBA": 32, "RGBa": 32, "RGBX": 32, "CMYK": 32}
 LETTERS = "ab.0/_ \u00e9\u4e2d\U0001f600\ufffd\x00\""
 
@@ -43,7 +44,8 @@ class Draw:
         return "".join(self.r.choice(LETTERS) for _ in range(self.r.randint(0, most)))
 
     def value(self, depth):
-        kinds = [self.str, self.bytes, self.int, self.float, self.bool, self.none, self.ndarray, self.tensor, self.image]
+        kinds = [self.str, self.bytes, self.int, self.float, self.bool, self.none, self.ndarray, self.tensor,
+                 self.image]
         if self.r.random() < 0.1:
             kinds = [self.file, self.video]
         elif depth and self.r.random() < 0.35:
@@ -65,11 +67,13 @@ class Draw:
 
     def int(self):
         edges = [0, 1, -1, 255, 256, 2**31, -2**31, 2**63 - 1, -2**63, 2**63, 2**64 - 1]
-        return {"int": str(self.r.choice([self.r.choice(edges), self.r.randint(-2**63, 2**64 - 1), self.r.randint(-9, 9)]))}
+        return {"int": str(self.r.choice([self.r.choice(edges), self.r.randint(-2**63, 2**64 - 1),
+                                          self.r.randint(-9, 9)]))}
 
     def float(self):
         bits = struct.unpack("<d", self.r.randbytes(8))[0]
-        x = self.r.choice([0.0, -0.0, 1.5, math.inf, -math.inf, math.nan, 5e-324, 1e308, self.r.random(), math.nan if math.isnan(bits) else bits])
+        x = self.r.choice([0.0, -0.0, 1.5, math.inf, -math.inf, math.nan, 5e-324, 1e308, self.r.random(), math.nan
+                           if math.isnan(bits) else bits])
         return {"float": x.hex()}
 
     def bool(self):
@@ -92,7 +96,7 @@ class Draw:
 
     def dense(self, sizes):
         dtype = self.r.choice(list(sizes))
-        if dtype == "float8_e4m3fn" and self.r.random() < 0.8:
+        if dtype.startswith("float8") and self.r.random() < 0.8:
             dtype = "bfloat16"
         shape = self.shape(dtype)
         return {"dtype": dtype, "shape": shape, "hex": self.content(dtype, math.prod(shape) * sizes[dtype]).hex()}
@@ -101,7 +105,7 @@ class Draw:
         return {"ndarray": self.dense(NUMPY)}
 
     def tensor(self):
-        return {"tensor": self.dense(TORCH)}
+        return {"tensor": self.dense(DTYPES)}
 
     def image(self):
         mode, w, h = self.r.choice(list(BITS)), self.r.randint(1, 20), self.r.randint(1, 5)
@@ -120,7 +124,8 @@ class Draw:
 
     def video(self):
         frames = {"dtype": "|u1", "shape": [2, 2, 2, 3], "hex": self.r.randbytes(24).hex()}
-        return {"media": {"kind": "video", "bytes": self.r.randbytes(self.r.choice([0, 10, 23, 24, 25, 90])).hex(), "frames": frames}}
+        return {"media": {"kind": "video", "bytes": self.r.randbytes(self.r.choice([0, 10, 23, 24, 25, 90])).hex(),
+                          "frames": frames}}
 
 
 def image_files():
@@ -134,14 +139,17 @@ def image_files():
         small.thumbnail((200, 200))
         alpha = small.convert("RGBA")
         alpha.putalpha(small.convert("L"))
-        deep = Image.frombytes("I;16", small.size, b"".join((257 * p).to_bytes(2, "little") for p in small.convert("L").tobytes()))
+        deep = Image.frombytes("I;16", small.size,
+                               b"".join((257 * p).to_bytes(2, "little") for p in small.convert("L").tobytes()))
         for kind, image, form, more in [
             ("grey", small.convert("L"), "JPEG", {}), ("cmyk", small.convert("CMYK"), "JPEG", {}),
             ("palette", small.quantize(256), "PNG", {}), ("few", small.quantize(5), "PNG", {}),
             ("clear", small.quantize(64), "PNG", {"transparency": 3}), ("gif", small, "GIF", {}),
             ("bits", small.convert("1"), "PNG", {}), ("16bit", deep, "PNG", {}), ("16tiff", deep, "TIFF", {}),
-            ("alpha", alpha, "PNG", {}), ("la", alpha.convert("LA"), "PNG", {}), ("float", small.convert("F"), "TIFF", {}),
-            ("int", small.convert("I"), "TIFF", {}), ("ycbcr", small.convert("YCbCr"), "TIFF", {}), ("webp", alpha, "WEBP", {}),
+            ("alpha", alpha, "PNG", {}), ("la", alpha.convert("LA"), "PNG", {}),
+            ("float", small.convert("F"), "TIFF", {}),
+            ("int", small.convert("I"), "TIFF", {}), ("ycbcr", small.convert("YCbCr"), "TIFF", {}),
+            ("webp", alpha, "WEBP", {}),
         ]:
             b = io.BytesIO()
             image.save(b, form, **more)
@@ -168,8 +176,10 @@ def image_calls():
         converted = {"io_config": config} if image.mode != "RGB" else {}
         yield [["image", pixels(image)], model], [["image", {"file": h, "form": "pixels"}], model]
         for more in ({}, {"io_config": config}):
-            yield [model, ["image", {"media": {"kind": "image", "bytes": h, **more}}]], [model, ["image", {"file": h, "form": "media", **more}]]
-        yield [model, ["image", {"media": {"kind": "image", "bytes": h, **converted}}]], [model, ["image", {"file": h, "form": "loaded"}]]
+            yield [model, ["image", {"media": {"kind": "image", "bytes": h, **more}}]], [model,
+                ["image", {"file": h, "form": "media", **more}]]
+        yield [model, ["image", {"media": {"kind": "image", "bytes": h, **converted}}]], [model,
+            ["image", {"file": h, "form": "loaded"}]]
 
 
 def upstream_hashes(release, calls, folder):
@@ -192,7 +202,8 @@ class Comparison:
             fields = {"algorithm": algorithm, "kwargs": call, "generation": self.release}
             if "error" in want:
                 e = self.agent.error("hash", **fields)
-                assert e is not None and e.kind in ("unsupported", "invalid"), "%s: vLLM says %s\n%s" % (name, want["error"], json.dumps(call)[:2000])
+                assert e is not None and e.kind in ("unsupported", "invalid"), "%s: vLLM says %s\n%s" % (name,
+                    want["error"], json.dumps(call)[:2000])
                 self.refused += 1
                 return
             got = self.agent.call("hash", **fields)["hex"]
@@ -222,5 +233,6 @@ def test_same_hashes(release, agents, tmp_path, capsys):
     with capsys.disabled():
         print("\nhash %s: %d random inputs equal, %d refused by both sides; %d calls with real images equal, %d refused by both sides, "
               "%d without a counterpart; %s: %d hashes, 0 differences" % (
-                  release, random_part.equal, random_part.refused, image_part.equal, image_part.refused, absent, "+".join(algorithms),
+                  release, random_part.equal, random_part.refused, image_part.equal, image_part.refused, absent,
+                  "+".join(algorithms),
                   random_part.hashes + image_part.hashes))

@@ -36,7 +36,8 @@ COUNT = 8  # where in a chunk the readers' count is
 
 
 def item(n, tag):
-    return {"type": "item", "fields": [{"name": "x", "data": {"dtype": "uint8", "shape": [n], "xof": tag}, "field": {"kind": "batched"}}]}
+    return {"type": "item", "fields": [{"name": "x", "data": {"dtype": "uint8", "shape": [n], "xof": tag},
+                                        "field": {"kind": "batched"}}]}
 
 
 def item_values(*keys, size=OBJECT):
@@ -117,7 +118,8 @@ class GoFront(Front):
     def __init__(self, release, name, size, max_mib, n, adopt=False, **more):
         self.agent, self.release = Agent(), release
         with closed_if_failing(self.agent):
-            self.made = self.call("adopt" if adopt else "create", name=name, size=size, max_object=int(max_mib * MIB), readers=n,
+            self.made = self.call("adopt" if adopt else "create", name=name, size=size, max_object=int(max_mib * MIB),
+                                  readers=n,
                                   generation=release.version, policy=self.policy, **more)
 
     def call(self, op, **fields):
@@ -128,7 +130,8 @@ class GoFront(Front):
 
     def frames(self, handle):
         signature = {"signature": handle[2]} if handle[2] else {}
-        return [self.agent.call("address_item", address=handle[0], id=handle[1], generation=self.release.version, **signature)["hex"]]
+        return [self.agent.call("address_item", address=handle[0], id=handle[1], generation=self.release.version,
+                                **signature)["hex"]]
 
     def inline(self, value):
         return self.agent.call("serde.encode", value=value, generation=self.release.version)["frames"]
@@ -172,7 +175,8 @@ class FifoFront(GoFront):
             items.append((key, self.frames(handle) if handle else self.inline(value)))
         if self.release.signed:
             self.call("release_touches")
-        return Request("r%d" % next(self.numbers), keys, values, [items] * n, [handles] * n, [h is not None for h in handles])
+        return Request("r%d" % next(self.numbers), keys, values, [items] * n, [handles] * n,
+                       [h is not None for h in handles])
 
 
 class PoolFront(GoFront):
@@ -188,7 +192,8 @@ class PoolFront(GoFront):
         for _ in range(handles or n):
             made.append([self._issue(name, key, value) for key, value in zip(keys, values)])
         made += [made[-1]] * (n - len(made))
-        children = [[(key, self.frames(h) if h else self.inline(v)) for key, v, h in zip(keys, values, m)] for m in made]
+        children = [[(key, self.frames(h) if h else self.inline(v)) for key, v, h in zip(keys, values, m)]
+                    for m in made]
         if commit:
             self.call("commit", request=name)
         return Request(name, keys, values, children, made, [h is not None for h in made[0]])
@@ -253,7 +258,8 @@ class Scene:
         rank.call("touch_feature", store="c", request=self.deliver(rank, request), index=i)
 
     def get(self, rank, request, i=0):
-        assert rank.call("get_feature", store="c", request=self.deliver(rank, request), index=i, value=request.values[i]) is None
+        assert rank.call("get_feature", store="c", request=self.deliver(rank, request), index=i,
+                         value=request.values[i]) is None
 
     def resolve_send(self, rank, request, child=0, values=None):
         name = self.deliver(rank, request, child)
@@ -459,7 +465,7 @@ def test_never_arrives_pool(scene, version):
     s.front.abort(lost)
     assert not s.front.evict("a"), "a worker may still read it"
     assert s.front.raw_state()["quarantined"] == 1
-    assert s.fill(30) == 30  # it stays, and is in nobody's way
+    assert s.fill(30) == 30  # it stays, and blocks nothing
     s.front.fence()
     s.settle()
 
@@ -497,7 +503,7 @@ def test_never_arrives_pool_fence_is_for_what_came_before(scene, version):
 
 @BOTH
 def test_never_arrives_pool_without_requests(scene, version):
-    """A handle of nobody holds its object until it was read, or a fence passes."""
+    """A handle that no request owns holds its object until it was read, or a fence passes."""
     s = scene(version, "pool")
     for fence in (False, True):
         handle = go_handle(s.front.call("put", key="a", value=item_values("a")[0]))
@@ -998,9 +1004,11 @@ def test_death_in_lock_pool(scene, closing):
     request = s.front.request("a")
     die_in_the_lock(s, request)
     reader = closing(Agent())
-    reader.call("store.open", store="r", name=s.name, size=s.size, max_object=MIB, readers=s.n, generation=NEW, lock=s.lock)
+    reader.call("store.open", store="r", name=s.name, size=s.size, max_object=MIB, readers=s.n, generation=NEW,
+                lock=s.lock)
     address, number, signature = request.handles[0][0]
-    check_text(reader.error("store.get", store="r", key="a", address=address, id=number, signature=signature), "timeout")
+    check_text(reader.error("store.get", store="r", key="a", address=address, id=number, signature=signature),
+               "timeout")
     reader.call("store.close", store="r")
     assert not s.front.evict("a")
     s.front.finish(request)  # with an error, as the engine gave up
@@ -1041,7 +1049,8 @@ def test_first_release_upstream_overwrites_live_objects(scene):
             if request.stored[0]:
                 address = s.front.entry(key)[0]
                 start, end = places[key] = (address % s.size, address % s.size + s.segment.chunk(address)[1])
-                overlaps += [k for k in unread if k != key and k in places and places[k][0] < end and start < places[k][1]]
+                overlaps += [k for k in unread if k != key and k in places and places[k][0] < end
+                             and start < places[k][1]]
     assert overlaps[:1] == ["k%d" % (int(key[1:]) - 6)], "the one that could not be read was overwritten"
     assert e.value.type == "ValueError" and "has been modified or is invalid" in e.value.text, e.value
 
@@ -1119,7 +1128,9 @@ def test_failed_copy_pool(scene, version):
         s.front.call("rollback", request="torn")
     assert s.front.raw_state()["used_bytes"] == 0
     # A put that fails on the way leaves nothing either.
-    check_text(s.front.error("put", key="bad", value={"type": "tensor", "data": {"dtype": "uint8", "shape": [5], "hex": "00"}}), "invalid")
+    check_text(s.front.error("put", key="bad", value={"type": "tensor",
+                                                      "data": {"dtype": "uint8", "shape": [5], "hex": "00"}}),
+                                                      "invalid")
     check_text(s.front.error("put", key="bad", value=item(2 * MIB, "too large")), "too_large")
     assert s.front.raw_state()["used_bytes"] == 0
     request = s.front.request("bad")
@@ -1211,7 +1222,7 @@ def test_count_overflow_upstream_hot_object_overflows_its_count(scene):
 @BOTH
 @pytest.mark.parametrize("count", [1 << 30, LIMIT])
 def test_count_overflow_pool(scene, version, count):
-    """Long before, the count begins anew when nobody needs the object."""
+    """Long before, the count begins again when no request needs the object."""
     s = scene(version, "pool")
     request = s.front.request("a")
     s.resolve(request)
@@ -1264,7 +1275,8 @@ def test_two_gib_object_upstream_fails_the_request(scene):
 def test_two_gib_object_pool(scene):
     need_memory(6 << 30)
     s = scene(NEW, "pool", n=1, size=GIB2 + 64 * MIB, max_mib=GIB2 // MIB + 64)
-    huge = {"type": "item", "fields": [{"name": "x", "data": {"dtype": "uint8", "shape": [GIB2]}, "field": {"kind": "batched"}}]}
+    huge = {"type": "item", "fields": [{"name": "x", "data": {"dtype": "uint8", "shape": [GIB2]},
+                                        "field": {"kind": "batched"}}]}
     s.front.call("begin", request="huge")
     check_text(s.front.error("reserve", key="huge", value=huge, request="huge"), "too_large")
     s.front.call("rollback", request="huge")

@@ -22,7 +22,8 @@ class Server:
 
     def __init__(self, release, name, readers, adopt):
         self.agent, self.release = Agent(), release
-        self.made = self.agent.call("store.adopt" if adopt else "store.create", store="w", name=name, size=SIZE, max_object=SIZE,
+        self.made = self.agent.call("store.adopt" if adopt else "store.create", store="w", name=name, size=SIZE,
+                                    max_object=SIZE,
                                     readers=readers, generation=release.version, policy="pool")
 
     def close(self):
@@ -32,7 +33,8 @@ class Server:
         return self.agent.call("store." + op, store="w", **fields)
 
     def put(self, request, key, number):
-        return go_handle(self.call("put", key=key, request=request, value=objects.value("kills", number, **self.release.options)))
+        return go_handle(self.call("put", key=key, request=request,
+                                   value=objects.value("kills", number, **self.release.options)))
 
 
 @pytest.mark.parametrize("n", [2])
@@ -70,7 +72,7 @@ def test_workers_go_on_reading_when_the_server_is_killed(pool, segment, closing,
                 server.call("finish", request=request)
             else:
                 flying += uses
-        # Killed in the middle of work that nobody waits for.
+        # Killed in the middle of work that no request waits for.
         for i in range(30):
             op = rng.choice(["put", "evict", "lookup", "fence", "free_unused"])
             if op == "fence" and flying:
@@ -94,7 +96,7 @@ def test_workers_go_on_reading_when_the_server_is_killed(pool, segment, closing,
 
         rng.shuffle(flying)
         early = flying[:len(flying) // 2]
-        deliver(early)  # nobody owns the segment now
+        deliver(early)  # the segment has no owner now
         server = closing(Server(release, name, n, adopt=True))
         assert server.made["dropped"] <= 1, "more than what was being written was lost: %s" % server.made
         kept, in_use = kept + server.made["kept"], in_use + server.made["in_use"]
@@ -113,4 +115,5 @@ def test_workers_go_on_reading_when_the_server_is_killed(pool, segment, closing,
     assert not wrong, wrong[:5]
     assert (state["used_bytes"], state["leases"], state["quarantined"]) == (0, 0, 0)
     server.call("close")
-    print("%d kills, %d objects adopted, %d of them in use, %d reads by vLLM %s, all right" % (kills, kept, in_use, read, release.version))
+    print("%d kills, %d objects adopted, %d of them in use, %d reads by vLLM %s, all right" % (kills, kept, in_use,
+        read, release.version))

@@ -45,8 +45,10 @@ class Pair:
         secret = {"secret": SECRET} if self.release.signed else {}
         self.go = closing(GoWriter(agents[0], self.release, names[0], readers, **more, **secret))
         self.py = closing(PyWriter(pool.writer, self.release, names[1], readers, **more, **secret))
-        self.go_readers = [closing(GoReader(a, self.release, names[1], readers, pool.lock_name, **more)) for a in agents[1:1 + readers]]
-        self.py_readers = [closing(PyReader(p, self.release, names[0], readers, **more)) for p in pool.readers[:readers]]
+        self.go_readers = [closing(GoReader(a, self.release, names[1], readers, pool.lock_name, **more))
+                           for a in agents[1:1 + readers]]
+        self.py_readers = [closing(PyReader(p, self.release, names[0], readers, **more))
+                           for p in pool.readers[:readers]]
         self.segments = [Segment(n, self.release, size) for n in names]
 
     def _both(self, what, a, b):
@@ -79,8 +81,10 @@ class Pair:
     def get(self, i, key, address, ident, signature, value=None):
         """A reader of each ring resolves the handle. value: what must come out, if it does."""
         sign = {"signature": signature} if signature is not None else {}
-        a = outcome(lambda: self.go_readers[i].agent.call("store.get", store="r", key=key, address=address, id=ident, **sign)["value"])
-        b = outcome(self.py_readers[i].peer.call, "get", store="r", key=key, address=address, ident=ident, signature=signature)
+        a = outcome(lambda: self.go_readers[i].agent.call("store.get", store="r", key=key, address=address, id=ident,
+                                                          **sign)["value"])
+        b = outcome(self.py_readers[i].peer.call, "get", store="r", key=key, address=address, ident=ident,
+                    signature=signature)
         if value is not None:
             assert a[0] == b[0] == "ok", (a, b)
         if a[0] == b[0] == "ok":
@@ -98,8 +102,10 @@ class Pair:
             e = self.go_readers[i].agent.error("store.touch", store="r", key=key, address=address, id=ident)
             assert e is not None and e.kind == "stale"
             return ("no", "stale", e.upstream)
-        a = outcome(lambda: self.go_readers[i].agent.call("store.touch", store="r", key=key, address=address, id=ident, **sign) and None)
-        b = outcome(self.py_readers[i].peer.call, "touch", store="r", key=key, address=address, ident=ident, signature=signature)
+        a = outcome(lambda: self.go_readers[i].agent.call("store.touch", store="r", key=key, address=address, id=ident,
+                                                          **sign) and None)
+        b = outcome(self.py_readers[i].peer.call, "touch", store="r", key=key, address=address, ident=ident,
+                    signature=signature)
         return self._both("touch %s %d:%d" % (key, address, ident), a, b)
 
     def compare(self, what):
@@ -112,7 +118,8 @@ class Pair:
         a, b = (s.ring() for s in self.segments)
         if a != b:
             at = next(i for i in range(len(a)) if a[i] != b[i])
-            raise AssertionError("after %s: rings differ at byte %d: Go %s, vLLM %s" % (what, at, a[at:at + 16].hex(), b[at:at + 16].hex()))
+            raise AssertionError("after %s: rings differ at byte %d: Go %s, vLLM %s" % (what, at, a[at:at + 16].hex(),
+                b[at:at + 16].hex()))
 
 
 def simple(value):
@@ -130,7 +137,8 @@ def simple(value):
     return data(value["data"]) if value["type"] == "tensor" else value["hex"]
 
 
-@pytest.mark.parametrize("size,max_object,readers", [(4000, 1500, 1), (20000, 20000, 2), (32768, 8192, 3), (1000, 3000, 1)])
+@pytest.mark.parametrize("size,max_object,readers",
+                         [(4000, 1500, 1), (20000, 20000, 2), (32768, 8192, 3), (1000, 3000, 1)])
 def test_lockstep(pool, agents, segment, closing, size, max_object, readers):
     release = pool.release
     if not release.writer_works:
@@ -156,7 +164,8 @@ def test_lockstep(pool, agents, segment, closing, size, max_object, readers):
             largest = rng.choice([0, 40, size // 8, size // 3, size])
             value = objects.value(seed, step, largest=max(largest, 1), **release.options)
             if rng.random() < 0.4:  # often a good part of the ring, which random objects seldom are
-                value = {"type": "tensor", "data": {"dtype": "uint8", "shape": [rng.randint(0, min(size, max_object))], "xof": "%s/%d" % (seed, step)}}
+                value = {"type": "tensor", "data": {"dtype": "uint8", "shape": [rng.randint(0, min(size, max_object))],
+                                                    "xof": "%s/%d" % (seed, step)}}
             what = "put %s of %d" % (key, objects.nbytes(value))
             r = pair.handle(what, "put", "put", key=key, value=value)
             if r[0] == "ok":
@@ -212,4 +221,5 @@ def test_lockstep(pool, agents, segment, closing, size, max_object, readers):
     pair.compare_bytes("the last step")
     # A random walk that met no refusal would prove little.
     if SCALE >= 1:
-        assert {("put", "ok"), ("put", "exists"), ("put", "full"), ("lookup", "not_found"), ("read", "ok")} <= seen, seen
+        assert {("put", "ok"), ("put", "exists"), ("put", "full"), ("lookup", "not_found"),
+                ("read", "ok")} <= seen, seen

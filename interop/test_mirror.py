@@ -29,17 +29,21 @@ _rows = []
 class Table:
     """A plugin that prints what the program counted."""
 
-    HEADS = ("release", "mode", "requests", "items", "hits", "evictions", "oversize", "clears", "invalidations", "orders_compared",
-             "differences", "failed", "refused_too_large", "refused_ghost", "drops", "swaps", "restarts", "misses", "resends", "seconds")
+    HEADS = ("release", "mode", "requests", "items", "hits", "evictions", "oversize", "clears", "invalidations",
+             "orders_compared",
+             "differences", "failed", "refused_too_large", "refused_ghost", "drops", "swaps", "restarts", "misses",
+             "resends", "seconds")
 
     def pytest_terminal_summary(self, terminalreporter):
         if not _rows:
             return
         terminalreporter.section("mirrored caches in lockstep")
-        rows = [[h.replace("_", " ") for h in self.HEADS], *[["%.1f" % r[h] if h == "seconds" else str(r[h]) for h in self.HEADS] for r in _rows]]
+        rows = [[h.replace("_", " ") for h in self.HEADS],
+                *[["%.1f" % r[h] if h == "seconds" else str(r[h]) for h in self.HEADS] for r in _rows]]
         widths = [max(len(r[i]) for r in rows) for i in range(len(self.HEADS))]
         for r in rows:
-            terminalreporter.line("  ".join(c.rjust(n) if i > 1 else c.ljust(n) for i, (c, n) in enumerate(zip(r, widths))))
+            terminalreporter.line("  ".join(c.rjust(n) if i > 1 else c.ljust(n) for i,
+                                            (c, n) in enumerate(zip(r, widths))))
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +86,8 @@ class Mirror:
 
     def run(self, mode, count, *more):
         """Exit status and counts of one run."""
-        with child(self._program, mode, "--socket", self._socket, "--generation", self.version, "--requests", count, *more,
+        with child(self._program, mode, "--socket", self._socket, "--generation", self.version, "--requests", count,
+                   *more,
                    stdout=subprocess.PIPE) as process:
             try:
                 out, _ = process.communicate(timeout=PATIENCE)

@@ -43,16 +43,19 @@ class Draw:
                 for _ in range(self.r.randint(low, high))]
 
     def int(self):
-        return self.r.choice([0, 1, -1, 127, 128, -32, -33, 2**31, -2**31 - 1, 2**63 - 1, -2**63, 2**63, 2**64 - 1, self.r.randint(-10**6, 10**6)])
+        return self.r.choice([0, 1, -1, 127, 128, -32, -33, 2**31, -2**31 - 1, 2**63 - 1, -2**63, 2**63, 2**64 - 1,
+                              self.r.randint(-10**6, 10**6)])
 
     def float(self):
         return self.r.choice([0.0, 1.5, -2.0, 1e300, 5e-324, self.r.random()])
 
     def plain(self, depth=2):
-        kinds = [lambda: None, lambda: self.r.random() < 0.5, self.int, self.float, lambda: {"$float": self.r.choice(["nan", "inf", "-inf"])},
+        kinds = [lambda: None, lambda: self.r.random() < 0.5, self.int, self.float,
+                 lambda: {"$float": self.r.choice(["nan", "inf", "-inf"])},
                  lambda: self.text(40), lambda: {"$bytes": self.r.randbytes(self.r.choice([0, 3, 300])).hex()}]
         if depth:
-            kinds += [lambda: [self.plain(depth - 1) for _ in range(self.r.randint(0, 18))], lambda: self.map(depth - 1),
+            kinds += [lambda: [self.plain(depth - 1) for _ in range(self.r.randint(0, 18))],
+                      lambda: self.map(depth - 1),
                       lambda: {"$map": [[i, self.plain(depth - 1)] for i in range(1, self.r.randint(2, 4))]}]
         return self.r.choice(kinds)()
 
@@ -74,9 +77,12 @@ class Draw:
     def request(self, number):
         prompt = self.tokens(1, 40)
         out = {
-            "request_id": self.text(40), "prompt_token_ids": prompt, "mm_features": self.maybe(lambda: self.features(number)), "arrival_time": self.float(),
-            "lora_request": self.maybe(self.lora, 0.2), "cache_salt": self.maybe(self.text), "data_parallel_rank": self.maybe(lambda: self.r.randint(0, 300), 0.2),
-            "client_index": self.r.choice([0, 0, 3, 200]), "current_wave": self.r.choice([0, 0, 70000]), "priority": self.r.choice([0, 0, -1, 5]),
+            "request_id": self.text(40), "prompt_token_ids": prompt,
+            "mm_features": self.maybe(lambda: self.features(number)), "arrival_time": self.float(),
+            "lora_request": self.maybe(self.lora, 0.2), "cache_salt": self.maybe(self.text),
+            "data_parallel_rank": self.maybe(lambda: self.r.randint(0, 300), 0.2),
+            "client_index": self.r.choice([0, 0, 3, 200]), "current_wave": self.r.choice([0, 0, 70000]),
+            "priority": self.r.choice([0, 0, -1, 5]),
             "trace_headers": self.maybe(lambda: {self.text() + "k": self.text() for _ in range(3)}, 0.2),
         }
         if self.r.random() < 0.3:
@@ -91,8 +97,10 @@ class Draw:
         else:
             out["sampling_params"] = self.sampling()
             out["eos_token_id"] = self.maybe(lambda: self.r.randint(0, 2**31 - 1))
-        out |= {"resumable": self.r.random() < 0.3, "external_req_id": self.maybe(self.text), "reasoning_ended": self.maybe(lambda: self.r.random() < 0.5),
-                "reasoning_parser_kwargs": self.maybe(self.map, 0.3), "abort_immediately": self.r.random() < 0.2, "session_id": self.maybe(self.text),
+        out |= {"resumable": self.r.random() < 0.3, "external_req_id": self.maybe(self.text),
+                "reasoning_ended": self.maybe(lambda: self.r.random() < 0.5),
+                "reasoning_parser_kwargs": self.maybe(self.map, 0.3), "abort_immediately": self.r.random() < 0.2,
+                "session_id": self.maybe(self.text),
                 "kv_hints": self.maybe(self.hints, 0.3)}
         return {k: v for k, v in out.items() if k in self.fields["request"] or k == "eos_token_id"}
 
@@ -100,26 +108,34 @@ class Draw:
         out = []
         for i in range(self.r.randint(0, 3)):
             # Of all kinds; items only, and of at most 64 KiB each.
-            data = next(v for j in range(1000) if (v := objects.value("%s/%d/%d" % (self.seed, number, i), j, 64 << 10, **self.options))["type"] == "item")
+            data = next(v for j in range(1000) if (v := objects.value("%s/%d/%d" % (self.seed, number, i), j, 64 << 10,
+                **self.options))["type"] == "item")
             n = self.r.choice([1, 4, 300])
-            out.append({"data": self.maybe(lambda data=data: data, 0.8), "modality": "image", "identifier": self.text(70), "offset": self.r.randint(0, 70000),
-                        "length": n, "is_embed": self.maybe(lambda n=n: {"$tensor": {"dtype": "bool", "shape": [n], "hex": "01" * n}}, 0.4),
+            out.append({"data": self.maybe(lambda data=data: data, 0.8), "modality": "image",
+                        "identifier": self.text(70), "offset": self.r.randint(0, 70000),
+                        "length": n, "is_embed": self.maybe(lambda n=n: {"$tensor": {"dtype": "bool", "shape": [n],
+                            "hex": "01" * n}}, 0.4),
                         "mm_hash": self.maybe(lambda: self.text(70))})
         return out
 
     def lora(self):
-        out = {"lora_name": self.text(), "lora_int_id": self.r.randint(1, 70000), "lora_path": self.text() + "/p", "base_model_name": self.maybe(self.text),
+        out = {"lora_name": self.text(), "lora_int_id": self.r.randint(1, 70000), "lora_path": self.text() + "/p",
+               "base_model_name": self.maybe(self.text),
                "load_inplace": self.r.random() < 0.5, "is_3d_lora_weight": self.r.random() < 0.5}
         return {k: v for k, v in out.items() if k in self.fields["lora"]}
 
     def hints(self):
         return {"protocol_version": "1", "message_id": self.text(), "actions": [
-            {"action_id": self.text(), "action_type": "t", "action_version": "2", "payload": self.map()} for _ in range(self.r.randint(0, 2))]}
+            {"action_id": self.text(), "action_type": "t", "action_version": "2", "payload": self.map()}
+            for _ in range(self.r.randint(0, 2))]}
 
     def pooling(self):
-        out = {"task": self.r.choice(self.fields["pooling_tasks"]), "dimensions": self.maybe(lambda: self.r.randint(1, 5000)),
-               "requires_token_ids": self.r.random() < 0.5, "returned_token_ids": self.maybe(self.tokens), "step_tag_id": self.maybe(lambda: 7),
-               "use_activation": self.maybe(lambda: True), "normalize": self.maybe(lambda: False), "extra_kwargs": self.maybe(self.map),
+        out = {"task": self.r.choice(self.fields["pooling_tasks"]),
+               "dimensions": self.maybe(lambda: self.r.randint(1, 5000)),
+               "requires_token_ids": self.r.random() < 0.5, "returned_token_ids": self.maybe(self.tokens),
+               "step_tag_id": self.maybe(lambda: 7),
+               "use_activation": self.maybe(lambda: True), "normalize": self.maybe(lambda: False),
+               "extra_kwargs": self.maybe(self.map),
                "skip_reading_prefix_cache": self.maybe(lambda: True)}
         return {k: v for k, v in out.items() if k in self.fields["pooling"] and v is not None}
 
@@ -127,24 +143,41 @@ class Draw:
         """A value that the parameter can have."""
         r = self.r
         draws = {
-            "n": lambda: 1, "presence_penalty": lambda: r.choice([-2, 0, 1.5, 2.0]), "frequency_penalty": lambda: r.uniform(-2, 2),
-            "repetition_penalty": lambda: r.choice([0.1, 1, 3.5]), "temperature": lambda: r.choice([0, 0.0, 1e-6, 0.005, 0.7, 1, 2]),
-            "watermarking": lambda: r.random() < 0.5, "top_p": lambda: r.choice([1, 0.5, 1e-9]), "top_k": lambda: r.choice([-1, 0, 1, 50, 2**31 - 1]),
-            "min_p": lambda: r.choice([0, 0.3, 1]), "seed": self.int, "stop": lambda: r.choice(["x", ["x"], ["\u00e9" * 40, "b"], []]),
-            "stop_token_ids": lambda: self.tokens() * r.choice([1, 2]), "ignore_eos": lambda: r.random() < 0.5, "max_tokens": lambda: r.choice([1, 16, 70000]),
-            "logprobs": lambda: r.choice([-1, 0, 1, 20]), "prompt_logprobs": lambda: r.choice([-1, 0, 5]), "prompt_logprob_start": lambda: r.randint(0, 9),
-            "flat_logprobs": lambda: r.random() < 0.5, "detokenize": lambda: True, "skip_special_tokens": lambda: r.random() < 0.5,
-            "spaces_between_special_tokens": lambda: r.random() < 0.5, "include_stop_str_in_output": lambda: r.random() < 0.5,
-            "output_kind": lambda: r.choice([0, 1, 2]), "stream_interval": lambda: r.randint(1, 9), "skip_clone": lambda: r.random() < 0.5,
-            "_all_stop_token_ids": self.tokens, "logit_bias": lambda: {"$map": [[t, self.float()] for t in {*self.tokens()}]},
-            "allowed_token_ids": lambda: self.tokens(1), "extra_args": self.map, "bad_words": lambda: ["a", "b", "a"], "_bad_words_token_ids": lambda: [self.tokens(1)],
-            "skip_reading_prefix_cache": lambda: r.random() < 0.5, "thinking_token_budget": lambda: r.choice([-1, 0, 70000]),
-            "routed_experts_prompt_start": lambda: r.randint(0, 9), "trace_decode_token_ids": lambda: self.tokens(1), "truncate_prompt_tokens": lambda: r.choice([-1, 1, 500]),
-            "repetition_detection": lambda: {"max_pattern_size": 4, "min_pattern_size": r.randint(0, 4), "min_count": r.randint(2, 5)},
-            "structured_outputs": lambda: {**r.choice([{"json": self.map()}, {"json": "{}"}, {"regex": "a+"}, {"choice": ["a", "b"]}, {"grammar": "g"}, {"json_object": True},
+            "n": lambda: 1, "presence_penalty": lambda: r.choice([-2, 0, 1.5, 2.0]),
+            "frequency_penalty": lambda: r.uniform(-2, 2),
+            "repetition_penalty": lambda: r.choice([0.1, 1, 3.5]),
+            "temperature": lambda: r.choice([0, 0.0, 1e-6, 0.005, 0.7, 1, 2]),
+            "watermarking": lambda: r.random() < 0.5, "top_p": lambda: r.choice([1, 0.5, 1e-9]),
+            "top_k": lambda: r.choice([-1, 0, 1, 50, 2**31 - 1]),
+            "min_p": lambda: r.choice([0, 0.3, 1]), "seed": self.int,
+            "stop": lambda: r.choice(["x", ["x"], ["\u00e9" * 40, "b"], []]),
+            "stop_token_ids": lambda: self.tokens() * r.choice([1, 2]), "ignore_eos": lambda: r.random() < 0.5,
+            "max_tokens": lambda: r.choice([1, 16, 70000]),
+            "logprobs": lambda: r.choice([-1, 0, 1, 20]), "prompt_logprobs": lambda: r.choice([-1, 0, 5]),
+            "prompt_logprob_start": lambda: r.randint(0, 9),
+            "flat_logprobs": lambda: r.random() < 0.5, "detokenize": lambda: True,
+            "skip_special_tokens": lambda: r.random() < 0.5,
+            "spaces_between_special_tokens": lambda: r.random() < 0.5,
+            "include_stop_str_in_output": lambda: r.random() < 0.5,
+            "output_kind": lambda: r.choice([0, 1, 2]), "stream_interval": lambda: r.randint(1, 9),
+            "skip_clone": lambda: r.random() < 0.5,
+            "_all_stop_token_ids": self.tokens, "logit_bias": lambda: {"$map": [[t, self.float()]
+                for t in {*self.tokens()}]},
+            "allowed_token_ids": lambda: self.tokens(1), "extra_args": self.map, "bad_words": lambda: ["a", "b", "a"],
+            "_bad_words_token_ids": lambda: [self.tokens(1)],
+            "skip_reading_prefix_cache": lambda: r.random() < 0.5,
+            "thinking_token_budget": lambda: r.choice([-1, 0, 70000]),
+            "routed_experts_prompt_start": lambda: r.randint(0, 9), "trace_decode_token_ids": lambda: self.tokens(1),
+            "truncate_prompt_tokens": lambda: r.choice([-1, 1, 500]),
+            "repetition_detection": lambda: {"max_pattern_size": 4, "min_pattern_size": r.randint(0, 4),
+                                             "min_count": r.randint(2, 5)},
+            "structured_outputs": lambda: {**r.choice([{"json": self.map()}, {"json": "{}"}, {"regex": "a+"},
+                                                       {"choice": ["a", "b"]}, {"grammar": "g"}, {"json_object": True},
                                                        {"structural_tag": "t"}]),
-                                           "_backend": r.choice(["xgrammar", "guidance", "outlines", "lm-format-enforcer"]), "_backend_was_auto": r.random() < 0.5,
-                                           "disable_any_whitespace": r.random() < 0.5, "whitespace_pattern": self.maybe(lambda: " ")},
+                                           "_backend": r.choice(["xgrammar", "guidance", "outlines",
+                                               "lm-format-enforcer"]), "_backend_was_auto": r.random() < 0.5,
+                                           "disable_any_whitespace": r.random() < 0.5,
+                                           "whitespace_pattern": self.maybe(lambda: " ")},
             "prompt_logprob_token_ids": lambda: self.array([2, 3]) if self.arrays() else self.tokens(),
         }
         return draws[name]() if name in draws else None
@@ -156,7 +189,8 @@ class Draw:
     def sampling(self, p=0.2, clash=False):
         names = [n for n in self.fields["sampling"] if self.r.random() < p]
         if "trace_decode_token_ids" in names and not clash:
-            names = [n for n in names if n not in ("prompt_logprobs", "prompt_logprob_token_ids", "structured_outputs", "repetition_detection",
+            names = [n for n in names if n not in ("prompt_logprobs", "prompt_logprob_token_ids", "structured_outputs",
+                                                   "repetition_detection",
                                                    "thinking_token_budget", "bad_words")]
         return {n: v for n in names if (v := self.value(n)) is not None}
 
@@ -168,10 +202,14 @@ class Draw:
         for _ in range(r.choice([0, 0, 1, 1, 1, 2, 3])):
             name = r.choice(everywhere) if r.random() < 0.9 else self.text() + "x"
             v = r.choice([
-                lambda: self.plain(), lambda name=name: self.value(name), self.int, self.float, lambda: r.choice([-3, -2, -1, 0, 1, 2, 3]), self.tokens,
-                lambda: {"$float": r.choice(["nan", "inf", "-inf"])}, lambda: r.choice([True, False]), lambda: None, lambda: [self.text()], lambda: [self.tokens()],
-                lambda: r.choice([-0.1, 1.1, 2.1, -2.1, 3]), lambda: {"json": "{}"}, lambda: {"max_pattern_size": r.randint(-1, 3), "min_count": r.randint(-1, 3)},
-                lambda: {"regex": "a", "_backend": r.choice(["xgrammar", "x", None]), self.text() + "k": 1}, lambda: {"$map": [[self.int(), self.plain(0)]]},
+                lambda: self.plain(), lambda name=name: self.value(name), self.int, self.float,
+                lambda: r.choice([-3, -2, -1, 0, 1, 2, 3]), self.tokens,
+                lambda: {"$float": r.choice(["nan", "inf", "-inf"])}, lambda: r.choice([True, False]), lambda: None,
+                lambda: [self.text()], lambda: [self.tokens()],
+                lambda: r.choice([-0.1, 1.1, 2.1, -2.1, 3]), lambda: {"json": "{}"},
+                lambda: {"max_pattern_size": r.randint(-1, 3), "min_count": r.randint(-1, 3)},
+                lambda: {"regex": "a", "_backend": r.choice(["xgrammar", "x", None]), self.text() + "k": 1},
+                lambda: {"$map": [[self.int(), self.plain(0)]]},
                 lambda: self.array([1, 2], r.choice(["<i4", "<f4", ">i4", "<u4"])), lambda: "",
             ])()
             out[name] = v
@@ -187,32 +225,42 @@ class Draw:
             logprobs = [[[1, 2]] * n, [[0.5, -1.5]] * n, [3] * n]
         i32 = lambda dtype, shape: self.dense("$tensor", dtype, 4, shape)
         out = {
-            "request_id": self.text(40), "new_token_ids": self.tokens(), "new_logprobs": self.maybe(lambda: logprobs, 0.3),
-            "new_prompt_logprobs_tensors": self.maybe(lambda: [i32("int32", [70, 2]), i32("float32", [70, 2]), i32("int32", [70])], 0.3),
+            "request_id": self.text(40), "new_token_ids": self.tokens(),
+            "new_logprobs": self.maybe(lambda: logprobs, 0.3),
+            "new_prompt_logprobs_tensors": self.maybe(lambda: [i32("int32", [70, 2]), i32("float32", [70, 2]),
+                                                               i32("int32", [70])], 0.3),
             "pooling_output": self.maybe(self.tensor, 0.2), "finish_reason": self.maybe(lambda: self.r.randint(0, 2)),
-            "stop_reason": self.r.choice([None, self.text(), 5, -1]), "events": self.maybe(lambda: [{"type": self.r.randint(1, 3), "timestamp": self.float()}], 0.3),
+            "stop_reason": self.r.choice([None, self.text(), 5, -1]),
+            "events": self.maybe(lambda: [{"type": self.r.randint(1, 3), "timestamp": self.float()}], 0.3),
             "kv_transfer_params": self.maybe(self.map, 0.3), "ec_transfer_params": self.maybe(self.map, 0.3),
             "trace_headers": self.maybe(lambda: {"a": self.text()}, 0.2), "num_cached_tokens": self.r.randint(0, 300),
             "num_external_computed_tokens": self.r.randint(0, 300), "num_nans_in_logits": self.r.randint(0, 300),
-            "prefill_stats": self.maybe(lambda: {"num_prompt_tokens": self.r.randint(0, 300), "num_cached_tokens": 3}, 0.3),
-            "routed_experts": self.maybe(lambda: self.array([30, 3]), 0.2), "mm_cache_miss_hashes": self.maybe(lambda: [self.text(), self.text()], 0.2),
+            "prefill_stats": self.maybe(lambda: {"num_prompt_tokens": self.r.randint(0, 300), "num_cached_tokens": 3},
+                                        0.3),
+            "routed_experts": self.maybe(lambda: self.array([30, 3]), 0.2),
+            "mm_cache_miss_hashes": self.maybe(lambda: [self.text(), self.text()], 0.2),
             "new_sampling_mask": self.maybe(lambda: [self.array([5]), self.array([3]), None], 0.2),
             "prompt_token_id_logprobs": self.maybe(lambda: i32("float32", [2, 3]), 0.2),
-            "error": self.maybe(lambda: {"code": self.text(), "message": self.text(), "retryable": self.r.random() < 0.5}, 0.2),
+            "error": self.maybe(lambda: {"code": self.text(), "message": self.text(),
+                                         "retryable": self.r.random() < 0.5}, 0.2),
         }
         return {k: v for k, v in out.items() if k in self.fields["output"]}
 
     def outputs(self):
         out = {
-            "engine_index": self.r.choice([0, 300]), "outputs": [self.output() for _ in range(self.r.choice([0, 1, 1, 3]))], "timestamp": self.r.uniform(1, 1e6),
-            "utility_output": self.maybe(self.utility, 0.3), "finished_requests": self.maybe(lambda: [self.text()], 0.3),
-            "wave_complete": self.maybe(lambda: 3, 0.2), "start_wave": self.maybe(lambda: 70000, 0.2), "weight_version": self.maybe(self.text),
+            "engine_index": self.r.choice([0, 300]),
+            "outputs": [self.output() for _ in range(self.r.choice([0, 1, 1, 3]))], "timestamp": self.r.uniform(1, 1e6),
+            "utility_output": self.maybe(self.utility, 0.3),
+            "finished_requests": self.maybe(lambda: [self.text()], 0.3),
+            "wave_complete": self.maybe(lambda: 3, 0.2), "start_wave": self.maybe(lambda: 70000, 0.2),
+            "weight_version": self.maybe(self.text),
         }
         return {k: v for k, v in out.items() if k in self.fields["outputs"]}
 
     def utility(self):
         failed = self.maybe(self.text, 0.3)
-        return {"call_id": self.r.choice([0, 2**64 - 1, self.r.getrandbits(64)]), "failure_message": failed, "result": None if failed is not None else self.plain()}
+        return {"call_id": self.r.choice([0, 2**64 - 1, self.r.getrandbits(64)]), "failure_message": failed,
+                "result": None if failed is not None else self.plain()}
 
 
 def ran(release, jobs, folder):
@@ -267,7 +315,8 @@ def check_request(built, got, fields, at):
         if name == "pooling_params" and want is not None:
             want = {k: v for k, v in want.items() if v is not None}
         if name == "lora_request" and want is not None:
-            want, have = ({k: v for k, v in x.items() if k in fields["lora"] and x.get(k) is not None} for x in (want, have))
+            want, have = ({k: v for k, v in x.items() if k in fields["lora"] and x.get(k) is not None}
+                          for x in (want, have))
         check(want, have, "%s %s" % (at, name))
 
 
@@ -334,13 +383,16 @@ def test_parameters(release, agents, tmp_path, capsys):
     """No engine may die of what passes; the counts tell what the caution costs."""
     agent = agents[0]
     fields = agent.call("request.fields", generation=release)
-    everywhere = sorted({n for v in [_own(), *_older()] for n in agent.call("request.fields", generation=v)["sampling"]})
+    everywhere = sorted({n for v in [_own(), *_older()]
+                         for n in agent.call("request.fields", generation=v)["sampling"]})
     draw = Draw("parameters", fields, {})
     jobs, reasons = [], []
     for _ in range(max(200, int(PARAMS * SCALE))):
         params = draw.params(everywhere)
         try:
-            frames, reason = agent.call("request.encode", request={"request_id": "r", "prompt_token_ids": [1], "sampling_params": params}, generation=release)["frames"], None
+            frames, reason = agent.call("request.encode",
+                                        request={"request_id": "r", "prompt_token_ids": [1], "sampling_params": params},
+                                        generation=release)["frames"], None
         except AgentError as e:
             assert e.kind == "invalid" and 'parameter "' in e.text, e
             frames, reason = None, e.text
@@ -357,5 +409,6 @@ def test_parameters(release, agents, tmp_path, capsys):
     assert count[True, True] >= len(jobs) // 5 and count[False, False] >= len(jobs) // 10, count
     with capsys.disabled():
         print("\nparameters %s: %d passed, all of them taken by vLLM; %d refused, of which vLLM raises for %d and takes %d (%s)" % (
-            release, count[True, True], count[False, False] + count[False, True], count[False, False], count[False, True],
+            release, count[True, True], count[False, False] + count[False, True], count[False, False],
+            count[False, True],
             ", ".join("%d for %s" % (n, k) for k, n in sorted(harmless.items()))))

@@ -4,7 +4,8 @@ import pytest
 
 import objects
 
-KINDS = [("uint8", [0]), ("float32", [0, 4]), ("uint8", []), ("uint8", [1]), ("bfloat16", [5]), ("int64", [32]), ("uint8", [255]),
+KINDS = [("uint8", [0]), ("float32", [0, 4]), ("uint8", []), ("uint8", [1]), ("bfloat16", [5]), ("int64", [32]),
+         ("uint8", [255]),
          ("uint8", [256]), ("float32", [3, 0, 2])]
 
 
@@ -16,7 +17,8 @@ def tensors():
 def test_threshold(pool, agents, threshold):
     def same(value):
         want = pool.writer.call("encode", value=value, threshold=threshold)
-        got = agents[0].call("serde.encode", value=value, threshold=threshold, generation=pool.release.version)["frames"]
+        got = agents[0].call("serde.encode", value=value, threshold=threshold,
+                             generation=pool.release.version)["frames"]
         assert got == want, value
         return want
 

@@ -74,10 +74,12 @@ class Upstream(vllm_classes.Classes):
         module = sys.modules[cache.ShmObjectStoreSenderCache.__module__]
         if hasattr(module, "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME"):
             module.VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME = name
-        multimodal = types.SimpleNamespace(mm_processor_cache_gb=size / (1 << 30), mm_shm_cache_max_object_size_mb=max_mib,
+        multimodal = types.SimpleNamespace(mm_processor_cache_gb=size / (1 << 30),
+                                           mm_shm_cache_max_object_size_mb=max_mib,
                                            mm_processor_cache_type="shm")
         model = types.SimpleNamespace(get_multimodal_config=lambda: multimodal)
-        return cache, types.SimpleNamespace(parallel_config=types.SimpleNamespace(world_size=readers), model_config=model)
+        return cache, types.SimpleNamespace(parallel_config=types.SimpleNamespace(world_size=readers),
+                                            model_config=model)
 
     def sender_cache(self, name, size, max_mib, readers):
         cache, config = self._config(name, size, max_mib, readers)

@@ -92,7 +92,8 @@ func (f *FIFO) checkLeases(bad func(format string, args ...any)) {
 		if r.id != id || r.state == requestEnded {
 			bad("request %q in state %d is filed as %q", r.id, r.state, id)
 		}
-		for o := range r.leases.all() {
+		for l := range r.leases.All() {
+			o := l.Object
 			leases[o]++
 			all++
 			if r.state == requestCommitted {

@@ -26,8 +26,8 @@ func (f *FIFO) holders() (all []shmstore.Holder) {
 			kept++
 		}
 		h := shmstore.Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
-		for o := range r.leases.all() {
-			h.Keys = append(h.Keys, o.key)
+		for l := range r.leases.All() {
+			h.Keys = append(h.Keys, l.Object.key)
 		}
 		slices.Sort(h.Keys)
 		all = append(all, h)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ringcache/ringcache/internal/invariants"
+	"github.com/ringcache/ringcache/internal/leases"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -44,25 +45,28 @@ func (r *fifoRequest) find(key string, n int) (h serde.Address, note []byte, err
 
 // lease counts n more uses of an object by the request, which leases it.
 func (r *fifoRequest) lease(o *fifoObject, n int) (err error) {
-	l, held := r.leases.of(o)
+	l := r.leases.Of(o)
 	var uses int64
 	if n != 0 {
 		if uses, err = r.f.use(&o.counts, o.key, n); err != nil {
 			return err
 		}
 	}
-	if !held {
+	if l == nil {
 		o.leases++
 		r.f.leases++
+		r.leases.Add(o)
+		l = r.leases.Of(o)
 	}
-	r.leases.set(o, fifoLease{l.times + n, l.uses + uses})
+	l.Times += n
+	l.Uses += uses
 	return nil
 }
 
 // object returns the object of a handle that the request has.
 func (r *fifoRequest) object(h serde.Address) (*fifoObject, error) {
 	o := r.f.objects[h.ID]
-	if _, ok := r.leases.of(o); !ok || o.address != h.Address {
+	if o == nil || r.leases.Of(o) == nil || o.address != h.Address {
 		return nil, errNotOurs(r.id, h)
 	}
 	return o, nil
@@ -77,19 +81,18 @@ func (r *fifoRequest) SetUses(h serde.Address, n int) error {
 	if err != nil {
 		return err
 	}
-	l, _ := r.leases.of(o)
+	l := r.leases.Of(o)
 	switch {
 	case n < 0:
 		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
-	case n < l.times:
-		r.f.undoUse(&o.counts, l.times, l.uses)
-		l = fifoLease{}
-		r.leases.set(o, l)
+	case n < l.Times:
+		r.f.undoUse(&o.counts, l.Times, l.Uses)
+		l.Times, l.Uses = 0, 0
 	}
-	if n == l.times {
+	if n == l.Times {
 		return nil
 	}
-	return r.lease(o, n-l.times)
+	return r.lease(o, n-l.Times)
 }
 
 func (r *fifoRequest) Stored(h serde.Address) (serde.Value, error) {
@@ -129,24 +132,34 @@ func (r *fifoRequest) Drop(key string) {
 		return
 	}
 	defer r.f.unlock()
-	for o := range r.leases.all() {
-		if o.key == key {
-			r.endLease(o, false)
-			r.leases.remove(o)
-		}
+	for l := r.leaseOf(key); l != nil; l = r.leaseOf(key) {
+		gone := *l
+		r.leases.Remove(l)
+		r.endLease(gone, false)
 	}
 	r.f.wakeFirst()
 	r.f.wakeShutdown()
 }
 
+// leaseOf returns a lease of an object that was put under a key, nil if there is none.
+func (r *fifoRequest) leaseOf(key string) *leases.Lease[fifoObject] {
+	for l := range r.leases.All() {
+		if l.Object.key == key {
+			return l
+		}
+	}
+	return nil
+}
+
 // endLease ends the lease of one object.
-func (r *fifoRequest) endLease(o *fifoObject, committed bool) {
+func (r *fifoRequest) endLease(l leases.Lease[fifoObject], committed bool) {
+	o := l.Object
 	o.leases--
 	r.f.leases--
-	if l, _ := r.leases.of(o); committed {
+	if committed {
 		o.sent--
-	} else if l.times != 0 {
-		r.f.undoUse(&o.counts, l.times, l.uses)
+	} else if l.Times != 0 {
+		r.f.undoUse(&o.counts, l.Times, l.Uses)
 	}
 	if invariants.Enabled && (o.sent < 0 || o.leases < o.sent || r.f.leases < o.leases) {
 		invariants.Must(fmt.Errorf("objstore: key %q has %d leases, %d sent; all objects have %d", o.key, o.leases, o.sent, r.f.leases))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/leases"
 	"github.com/ringcache/ringcache/internal/line"
 )
 
@@ -15,7 +16,7 @@ type fifoRequest struct {
 
 	// Guarded by the store's lock.
 	state   requestState
-	leases  fifoLeases
+	leases  leases.Leases[fifoObject]
 	pending int                       // reservations of it
 	waiters map[*line.Waiter]struct{} // those that wait for room for it
 	mapped  bool                      // the segment is mapped until it ends
@@ -115,9 +116,9 @@ func (r *fifoRequest) Commit() error {
 	defer r.f.unlock()
 	r.become(requestCommitted)
 	r.sent = true
-	for o, l := range r.leases.all() {
-		o.sent++
-		o.counts.sent(l.uses)
+	for l := range r.leases.All() {
+		l.Object.sent++
+		l.Object.counts.sent(l.Uses)
 	}
 	return nil
 }
@@ -137,10 +138,10 @@ func (r *fifoRequest) end(from requestState) {
 	}
 	if r.state == from && !f.state.Closed {
 		r.become(requestEnded)
-		for o := range r.leases.all() {
-			r.endLease(o, from == requestCommitted)
+		for l := range r.leases.All() {
+			r.endLease(*l, from == requestCommitted)
 		}
-		r.leases = fifoLeases{}
+		r.leases.Clear()
 		f.wakeFirst()
 	}
 	// A Rollback that comes after Commit is deferred, and does not end it.

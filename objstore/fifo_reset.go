@@ -60,7 +60,7 @@ func (f *FIFO) ResetReaders(readers int) error {
 	for _, r := range f.requests {
 		if r.state == requestCommitted {
 			r.become(requestEnded)
-			r.leases = fifoLeases{}
+			r.leases.Clear()
 		}
 	}
 	for _, o := range f.objects {

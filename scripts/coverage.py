@@ -56,11 +56,14 @@ class Run:
         # The path of the data is in the environment of all that the tests start.
         children = pathlib.Path(tempfile.mkdtemp(dir=self.work))
         built = subprocess.run(["go", "test", "-c", "-vet=off", "-o", program, f"-tags={self.tags}", "-cover",
-                                "-coverpkg=" + ",".join(f"{self.module}/{p}" for p in self.core), package], stderr=subprocess.PIPE, text=True)
+                                "-coverpkg=" + ",".join(f"{self.module}/{p}" for p in self.core), package],
+                                stderr=subprocess.PIPE, text=True)
         if built.returncode:
             sys.exit(built.stderr)  # else it only lists the packages that this one does not use
-        done = subprocess.run([program, f"-test.coverprofile={profile}", "-test.timeout=30m"], cwd=folder, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, "GOCOVERDIR": str(children)}, text=True, errors="replace")
+        done = subprocess.run([program, f"-test.coverprofile={profile}", "-test.timeout=30m"], cwd=folder,
+                              stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**os.environ, "GOCOVERDIR": str(children)}, text=True, errors="replace")
         if done.returncode:
             print(done.stdout)
             self.failed.append(package)
@@ -93,7 +96,8 @@ class Run:
             if not total:
                 continue  # nothing that ran uses it
             p = [self.percent(package, s) for s in (self.own[False], self.own[True], self.all[False], self.all[True])]
-            print(f"{package:24}{p[0]:8.1f}{p[1]:11.1f}{p[2]:8.1f}{p[3]:11.1f}{total:12}" + ("   below" if p[3] < least else ""))
+            print(f"{package:24}{p[0]:8.1f}{p[1]:11.1f}{p[2]:8.1f}{p[3]:11.1f}{total:12}" + ("   below" if p[3] < least
+                else ""))
             if p[3] < least:
                 low.append(package)
         total = sum(self.sizes.values())
@@ -119,7 +123,8 @@ def main() -> int:
     parser.add_argument("--least", type=float, default=90, metavar="PERCENT", help="default: %(default)s")
     parser.add_argument("--uncovered", action="store_true", help="print each statement that nothing reaches")
     options = parser.parse_args()
-    go = lambda *a: subprocess.run(["go", "list", f"-tags={options.tags}", *a], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+    go = lambda *a: subprocess.run(["go", "list", f"-tags={options.tags}", *a], stdout=subprocess.PIPE, text=True,
+                                   check=True).stdout.splitlines()
     module = go("-m")[0]
     with tempfile.TemporaryDirectory(prefix="coverage-") as work:
         run = Run(module, CORE, options.tags, pathlib.Path(work))

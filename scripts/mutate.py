@@ -106,7 +106,8 @@ class Packages:
         self.controls: "dict[tuple[str, str], Outcome]" = {}
         self.lock = threading.Lock()
         listed = subprocess.run(["go", "list", "-json=ImportPath,Dir,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles",
-                                 *[f for f in flags if f != "-race"], "./..."], cwd=root, stdout=subprocess.PIPE, text=True, check=True).stdout
+                                 *[f for f in flags if f != "-race"], "./..."], cwd=root, stdout=subprocess.PIPE,
+                                 text=True, check=True).stdout
         decoder, at = json.JSONDecoder(), 0
         while at < len(listed.rstrip()):
             p, end = decoder.raw_decode(listed[at:])
@@ -141,18 +142,23 @@ class Packages:
 
     def build(self, package: str, to: pathlib.Path, overlay: "list[str]") -> str:
         """Builds the test program of package; returns the compiler's output if it fails."""
-        done = subprocess.run(["go", "test", "-c", "-vet=off", "-ldflags=-w", "-o", str(to), *self.flags, *overlay, package],
+        done = subprocess.run(["go", "test", "-c", "-vet=off", "-ldflags=-w", "-o", str(to), *self.flags, *overlay,
+                               package],
                               cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return done.stdout or "the compiler failed" if done.returncode else ""
 
-    def run(self, package: str, program: pathlib.Path, overlay: "list[str]", *arguments: str, first: bool = False) -> Outcome:
+    def run(self, package: str, program: pathlib.Path, overlay: "list[str]", *arguments: str,
+            first: bool = False) -> Outcome:
         """Runs a test program, up to the first failure if first; what it starts and leaves behind ends with it."""
         temporary = tempfile.mkdtemp(dir=self.work)
         # Programs that a test builds have the bug, too.
-        env = {**os.environ, "TMPDIR": temporary, "GOFLAGS": " ".join([os.environ.get("GOFLAGS", ""), *overlay]).strip()}
+        env = {**os.environ, "TMPDIR": temporary, "GOFLAGS": " ".join([os.environ.get("GOFLAGS", ""),
+            *overlay]).strip()}
         with open(os.path.join(temporary, "output"), "w+", errors="replace") as out:
-            proc = subprocess.Popen([*self.alone, str(program), "-test.v", f"-test.timeout={self.limit:.0f}s", *arguments], cwd=self.folder[package],
-                                    stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env, start_new_session=True)
+            proc = subprocess.Popen([*self.alone, str(program), "-test.v", f"-test.timeout={self.limit:.0f}s",
+                                     *arguments], cwd=self.folder[package],
+                                    stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=env,
+                                    start_new_session=True)
             deadline, hung = time.monotonic() + self.limit + 30, False
             try:
                 while proc.poll() is None and not (first and has_failed(out.name)):
@@ -183,7 +189,8 @@ class Packages:
         if first:
             try:
                 problem = self.build(package, self.program(package), [])
-                future.set_result(Outcome("(does not compile)", output=problem) if problem else self.run(package, self.program(package), []))
+                future.set_result(Outcome("(does not compile)", output=problem) if problem
+                                  else self.run(package, self.program(package), []))
             except BaseException as e:
                 future.set_exception(e)
                 raise
@@ -208,7 +215,8 @@ def has_failed(output: str) -> bool:
 
 def judge(status: int, hung: bool, text: str) -> Outcome:
     if hung or "panic: test timed out after" in text:
-        running = re.findall(r"^\t(Test\S+|Fuzz\S+|Example\S+) \(", text.partition("running tests:")[2], re.M) or started(text)
+        running = re.findall(r"^\t(Test\S+|Fuzz\S+|Example\S+) \(", text.partition("running tests:")[2],
+                             re.M) or started(text)
         return Outcome(running[-1] if running else "(no test)", True, text)
     if status == 0:
         return Outcome(output=text)
@@ -294,12 +302,16 @@ def check_baselines(mutants: "list[Mutant]", packages: Packages, pool: concurren
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="examine this one, and no other; may be repeated, may end in *")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time (default: one for each processor)")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME",
+                        help="examine this one, and no other; may be repeated, may end in *")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1,
+                        help="how many at a time (default: one for each processor)")
     parser.add_argument("--race", action="store_true", help="with the race detector")
     parser.add_argument("--tags", default="failpoints,invariants", help="build tags (default: %(default)s)")
-    parser.add_argument("--limit", type=float, default=5, metavar="MINUTES", help="for the tests of a package (default: %(default)s)")
-    parser.add_argument("--lists", type=pathlib.Path, metavar="FOLDER", help="where the lists are (default: scripts/mutations)")
+    parser.add_argument("--limit", type=float, default=5, metavar="MINUTES",
+                        help="for the tests of a package (default: %(default)s)")
+    parser.add_argument("--lists", type=pathlib.Path, metavar="FOLDER",
+                        help="where the lists are (default: scripts/mutations)")
     parser.add_argument("--own", action="store_true", help="run only the tests of the package itself, for a quick look")
     parser.add_argument("--check", action="store_true", help="only show that the lists fit the code")
     options = parser.parse_args()

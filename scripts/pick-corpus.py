@@ -33,7 +33,8 @@ COUNT = 16
 
 
 def main() -> None:
-    cache = pathlib.Path(subprocess.check_output(["go", "env", "GOCACHE"], text=True).strip()) / "fuzz/github.com/ringcache/ringcache"
+    cache = pathlib.Path(subprocess.check_output(["go", "env", "GOCACHE"],
+                                                 text=True).strip()) / "fuzz/github.com/ringcache/ringcache"
     corpus = pathlib.Path(__file__).parent.parent / "fuzz/corpus/testdata"
     for family, target in FAMILIES.items():
         limit = 3000 if family in CHOICES else 700

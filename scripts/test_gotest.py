@@ -27,7 +27,8 @@ class GoTest(unittest.TestCase):
                 (root / name).mkdir()
                 (root / name / "a_test.go").write_text("package %s\n%s\n" % (name, PACKAGES[name]))
             script = pathlib.Path(__file__).resolve().with_name("gotest.py")
-            done = subprocess.run([sys.executable, script, "./..."], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            done = subprocess.run([sys.executable, script, "./..."], cwd=root, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT,
                                   text=True, env={**os.environ, "GOFLAGS": "", "GOWORK": "off"})
             return done.returncode, done.stdout
 

@@ -21,17 +21,20 @@ SURVIVES = ("survives", "func More", "var _ = 1\n\nfunc More")
 
 
 class Mutate(unittest.TestCase):
-    def run_on(self, *mutants: "tuple[str, str, str]", more: "dict[str, str]" = {}, arguments: "tuple[str, ...]" = ()) -> "tuple[int, str]":
+    def run_on(self, *mutants: "tuple[str, str, str]", more: "dict[str, str]" = {},
+               arguments: "tuple[str, ...]" = ()) -> "tuple[int, str]":
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder).resolve()
-            files = {"go.mod": "module m\ngo 1.26\n", "low/low.go": SOURCE, "low/low_test.go": TEST, "high/high.go": USER, "high/high_test.go": USER_TEST, **more}
+            files = {"go.mod": "module m\ngo 1.26\n", "low/low.go": SOURCE, "low/low_test.go": TEST,
+                     "high/high.go": USER, "high/high_test.go": USER_TEST, **more}
             files["lists/all.toml"] = "".join(f"[[mutant]]\nname = '{name}'\nfile = 'low/low.go'\nold = '''{old}'''\nnew = '''{new}'''\nharm = 'wrong sums'\n"
                                               for name, old, new in mutants)
             for name, text in files.items():
                 (root / name).parent.mkdir(exist_ok=True)
                 (root / name).write_text(text)
             script = pathlib.Path(__file__).resolve().with_name("mutate.py")
-            done = subprocess.run([sys.executable, script, "--lists", root / "lists", *arguments], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            done = subprocess.run([sys.executable, script, "--lists", root / "lists", *arguments], cwd=root,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   text=True, env={**os.environ, "GOFLAGS": "", "GOWORK": "off"})
             self.assertEqual((root / "low/low.go").read_text(), SOURCE, "the working tree changed")
             return done.returncode, done.stdout

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/alloctest"
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/internal/msgpackguard"
 	"github.com/ringcache/ringcache/pycompat"
 )
@@ -29,8 +30,8 @@ func TestBombs(t *testing.T) {
 	const limit = 64 << 10
 	for _, p := range prefixes {
 		for _, b := range bombs {
-			for _, form := range []pycompat.ItemForm{pycompat.ItemMap, pycompat.ItemKeyed, pycompat.ItemPositional} {
-				o := formOptions(t, form)
+			for _, g := range goldentest.ItemForms() {
+				o := Options{Generation: g}
 				f := [][]byte{wrap(p, b)}
 				require.Less(t, alloctest.Bytes(func() { decodeAll(t, f, o) }), uint64(limit), "%q %q", p, b)
 			}

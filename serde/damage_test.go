@@ -10,14 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/pycompat"
 )
 
-// samples returns a busy item in each of the three forms.
+// samples returns a busy item in each form.
 func samples(t testing.TB) map[pycompat.ItemForm][][]byte {
 	out := map[pycompat.ItemForm][][]byte{}
-	for _, v := range []string{"0.11.0", "0.13.0", "0.33.0"} {
-		o := generation(t, v)
+	for _, g := range goldentest.ItemForms() {
+		o := Options{Generation: g}
 		it := sampleItem()
 		if o.Generation.ItemForm != pycompat.ItemMap {
 			it.Modality = "image"

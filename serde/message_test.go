@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 )
@@ -19,10 +20,8 @@ func tensor(n int) *serde.Tensor {
 // TestItemsInAMessage: several items, among other values, in one document with one
 // list of frames, in every form.
 func TestItemsInAMessage(t *testing.T) {
-	for _, version := range []string{"0.11.0", "0.13.0", "0.33.0"} {
-		t.Run(version, func(t *testing.T) {
-			g, err := pycompat.Lookup(version)
-			require.NoError(t, err)
+	for _, g := range goldentest.ItemForms() {
+		t.Run(g.Version, func(t *testing.T) {
 			o := serde.Options{Generation: g}
 			modality := "image"
 			if g.ItemForm == pycompat.ItemMap {
@@ -33,6 +32,7 @@ func TestItemsInAMessage(t *testing.T) {
 				{Modality: modality, Elems: []serde.Elem{{Key: "c", Data: tensor(400), Field: serde.FlatFromSizes(1, 2)}}},
 			}
 			frames := [][]byte{{0x93, 0xc0}, make([]byte, 9)} // an array of nil and two items, and a frame of somebody else's
+			var err error
 			for _, it := range items {
 				frames, err = serde.AppendItem(frames, it, o)
 				require.NoError(t, err)

@@ -32,7 +32,7 @@ func TestAdopt(t *testing.T) {
 	for _, align := range []int{64, 4096} {
 		t.Run(fmt.Sprint(align), func(t *testing.T) {
 			s, o := inFolder(t, shmstore.Options{Align: align, Format: "kv", Size: 128 << 10, QuarantineTTL: -1, FullSums: true})
-			reader, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+			reader, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 			require.NoError(t, err)
 			r := begin(t, s, "r")
 			res, err := r.Reserve("used", 5000, shmstore.PutOptions{Note: []byte("a note"), Tenant: "t"})

@@ -159,7 +159,7 @@ func BenchmarkLimit(b *testing.B) {
 				d := append(binary.LittleEndian.AppendUint32(description[:8], keyLength), key...)
 				_ = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(d, 0), 0)
 				r := sidecar.Record{Address: uint64(at), ID: uint32(i), Size: len(chunk), DescriptionOffset: len(chunk) - 28 - keyLength, DescriptionLength: 20 + keyLength}
-				r.Sum = sidecar.PayloadSum(c.Layout(), chunk[8:], r.DescriptionOffset+r.DescriptionLength, false)
+				r.Sum = sidecar.PayloadSum(chunk[8:], r.DescriptionOffset+r.DescriptionLength, false)
 				e := c.Put(r, 0)
 				entries[i%z.objects] = e
 				mem.Fence()

@@ -20,7 +20,7 @@ func TestClockJumpsForward(t *testing.T) {
 	put(t, q, "aborted", 1000, 'a')
 	require.NoError(t, q.Commit())
 	put(t, begin(t, s, "open"), "open", 1000, 'o')
-	r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+	r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 	require.NoError(t, err)
 	v, err := r.Get(looked.Handle())
 	require.NoError(t, err)

@@ -95,8 +95,8 @@ func (s *Store) holders() (all []Holder) {
 			mapped++
 		}
 		h := Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
-		for l := range r.leases.all() {
-			h.Keys = append(h.Keys, l.o.key)
+		for l := range r.leases.All() {
+			h.Keys = append(h.Keys, l.Object.key)
 		}
 		slices.Sort(h.Keys)
 		all = append(all, h)

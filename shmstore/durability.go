@@ -113,7 +113,7 @@ func (d *durability) checksum(o *Object, payload []byte) (sum uint32) {
 	if d.sidecar != nil {
 		_ = d.guard(func() error {
 			front := o.chunk.DescriptionOffset + o.chunk.DescriptionLength
-			sum = sidecar.PayloadSum(d.sidecar.Layout(), payload, front, d.fullSums)
+			sum = sidecar.PayloadSum(payload, front, d.fullSums)
 			return nil
 		})
 	}

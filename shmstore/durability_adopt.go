@@ -189,7 +189,7 @@ func (a *adopter) verify(kept []shmring.Chunk) {
 			for i := int(next.Add(1)) - 1; i < len(kept); i = int(next.Add(1)) - 1 {
 				f := a.found[kept[i].ID]
 				err := d.guard(func() error {
-					text, err := payload.Verify(d.seg.Ring(), d.sidecar.Layout(), f.o.chunk, d.plain)
+					text, err := payload.Verify(d.seg.Ring(), f.o.chunk, d.plain)
 					f.o.setDescription(text)
 					return err
 				})
@@ -282,7 +282,7 @@ func (a *adopter) finish() {
 	for _, f := range a.found {
 		a.bad = append(a.bad, int(f.o.entry))
 	}
-	if len(a.bad) > 0 || !a.report.Clean && !d.noHandles || d.sidecar.Layout() == 1 {
+	if len(a.bad) > 0 || !a.report.Clean && !d.noHandles {
 		// Headers may stand there of which nothing is known any more.
 		a.space.pool.Scrub()
 	}

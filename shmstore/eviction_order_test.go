@@ -21,7 +21,7 @@ func TestReaderThatComesJustBeforeAnEvictionKeepsItsObject(t *testing.T) {
 	failpoint.Need(t)
 	s, o := inFolder(t, shmstore.Options{ReaderSlots: 1})
 	h := idle(t, s, "a", 1000, 'a').Handle()
-	r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+	r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 	require.NoError(t, err)
 	id := mem.Addr(s.Segment().Bytes()[h.Offset-idOffset:])
 	var v *shmstore.View
@@ -58,7 +58,7 @@ func TestReaderThatComesDuringAnEvictionIsRefusedForThatMoment(t *testing.T) {
 	var readers [2]*shmstore.Reader
 	for i := range readers {
 		var err error
-		readers[i], err = shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+		readers[i], err = shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 		require.NoError(t, err)
 	}
 	holding, err := readers[0].Get(h)
@@ -93,7 +93,7 @@ func TestReaderThatComesDuringAnEvictionIsRefusedForThatMoment(t *testing.T) {
 func TestRemovedObjectStaysWhileAReaderLooksAtIt(t *testing.T) {
 	s, o := inFolder(t, shmstore.Options{ReaderSlots: 1})
 	h := idle(t, s, "a", 1000, 'a').Handle()
-	r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+	r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 	require.NoError(t, err)
 	v, err := r.Get(h)
 	require.NoError(t, err)

@@ -50,7 +50,7 @@ func Example() {
 	fmt.Println("offset", handle.Offset%4096, "length", handle.Length)
 
 	// In the client:
-	reader, err := shmstore.Open(name, shmstore.ReaderOptions{Size: 1 << 20})
+	reader, err := shmstore.Open(name, shmstore.ReaderOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

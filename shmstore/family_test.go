@@ -148,7 +148,7 @@ func TestAncestorsOfWhatIsLeasedOrStoredStay(t *testing.T) {
 func TestReaderOfAChildKeepsTheFamily(t *testing.T) {
 	s, o := inFolder(t, shmstore.Options{Size: 4096, Parent: parentInNote})
 	chain(t, s, 800, "a", "b", "c")
-	reader, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+	reader, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 	require.NoError(t, err)
 	c, err := s.Find("c")
 	require.NoError(t, err)

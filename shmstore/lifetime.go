@@ -234,13 +234,13 @@ func (l *lifetime) checkLeases(bad report) {
 		if r.id != id || r.state == requestEnded {
 			bad("request %q in state %d is listed as %q", r.id, r.state, id)
 		}
-		for lease := range r.leases.all() {
-			n := sums[lease.o]
+		for lease := range r.leases.All() {
+			n := sums[lease.Object]
 			n.leases++
 			if r.state == requestCommitted {
 				n.sent++
 			}
-			sums[lease.o] = n
+			sums[lease.Object] = n
 			all++
 		}
 		if r.mapped {

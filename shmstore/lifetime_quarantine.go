@@ -178,7 +178,7 @@ func (l *lifetime) resetReaders(readers int) error {
 	for _, r := range l.requests {
 		if r.state == requestCommitted {
 			r.setState(requestEnded)
-			r.leases.clear()
+			r.leases.Clear()
 		}
 	}
 	for o := range l.visible() {

@@ -14,10 +14,8 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
-// ReaderOptions say what store a [Reader] expects: they must be the writer's. If Size is 0, both
-// numbers are those of the sidecar.
+// ReaderOptions say what store a [Reader] expects. Its size is in the sidecar.
 type ReaderOptions struct {
-	Size, DataOffset int
 	// Owned reports that the store has a [PayloadOwner], so that a payload is the whole chunk
 	// behind its header. Views count no read.
 	Owned bool
@@ -43,34 +41,27 @@ type Reader struct {
 // segment.Attach; [segment.ErrForeign] if there is no sidecar, and [shmring.ErrCorrupt] if it is
 // damaged; and [segment.ErrBusy] if all slots are taken.
 func Open(name string, o ReaderOptions) (*Reader, error) {
-	if o.Size == 0 {
-		c, err := sidecar.OpenToLook(o.Dir, name)
-		if err != nil {
-			return nil, err
-		}
-		o.Size, o.DataOffset = c.Options().RingSize, c.Options().DataOffset
-		if err := c.Close(); err != nil {
-			return nil, err
-		}
-	}
-	seg, err := segment.Attach(segment.Options{Name: name, RingSize: o.Size, DataOffset: o.DataOffset, Dir: o.Dir, ReadOnly: true})
+	c, err := sidecar.Open(o.Dir, name)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{seg: seg, lead: payload.Lead}
+	seg, err := segment.Attach(segment.Options{
+		Name: name, RingSize: c.Options().RingSize, DataOffset: c.Options().DataOffset, Dir: o.Dir, ReadOnly: true,
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	r := &Reader{seg: seg, sidecar: c, lead: payload.Lead}
 	if o.Owned {
 		r.lead = shmring.HeaderSize
 	}
-	if err := r.takeSlot(name, o.Dir); err != nil {
+	if err := r.takeSlot(name); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-func (r *Reader) takeSlot(name, dir string) (err error) {
-	if r.sidecar, err = sidecar.Open(dir, name); err != nil {
-		return err
-	}
+func (r *Reader) takeSlot(name string) error {
 	if !sidecar.Matches(r.seg, r.sidecar) { // left by a segment of this name that is gone
 		return fmt.Errorf("%w: the sidecar of %s belongs to another segment", sidecar.ErrForeign, name)
 	}
@@ -175,10 +166,7 @@ func (r *Reader) Close() error {
 		if r.slot != nil {
 			errs = append(errs, r.guard(r.slot.Close))
 		}
-		if r.sidecar != nil {
-			errs = append(errs, r.sidecar.Close())
-		}
-		r.err = errors.Join(errs...)
+		r.err = errors.Join(append(errs, r.sidecar.Close())...)
 	})
 	return r.err
 }

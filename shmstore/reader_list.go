@@ -81,7 +81,7 @@ func (r *Reader) describe(o *Object) error {
 func (v *View) Verify(o *Object) error {
 	r := v.r
 	return r.guard(func() error {
-		if _, err := payload.Verify(r.seg.Ring(), r.sidecar.Layout(), o.chunk, r.lead == payload.Lead); err != nil {
+		if _, err := payload.Verify(r.seg.Ring(), o.chunk, r.lead == payload.Lead); err != nil {
 			return &CorruptError{Segment: r.seg.Name(), Address: o.chunk.Address, ID: o.chunk.ID, Err: err}
 		}
 		return nil

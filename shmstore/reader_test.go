@@ -19,9 +19,9 @@ func TestReaderLooksInPlace(t *testing.T) {
 	for _, align := range []int{64, 4096} {
 		t.Run(fmt.Sprint(align), func(t *testing.T) {
 			s, o := inFolder(t, shmstore.Options{Align: align, Size: 64 << 10, ReaderSlots: 1})
-			r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+			r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 			require.NoError(t, err)
-			_, err = shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+			_, err = shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 			require.ErrorContains(t, err, "slots")
 			h := idle(t, s, "a", 5000, 7).Handle()
 			v, err := r.Get(h)
@@ -55,7 +55,7 @@ func TestReaderLooksInPlace(t *testing.T) {
 func TestReaderRefusesHandlesThatLeadNowhere(t *testing.T) {
 	s, o := inFolder(t, shmstore.Options{})
 	good := idle(t, s, "a", 5000, 7).Handle()
-	r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+	r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 	require.NoError(t, err)
 	for name, change := range map[string]func(h *shmstore.Handle){
 		"offset 0":        func(h *shmstore.Handle) { h.Offset = 0 },

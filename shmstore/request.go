@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/leases"
 	"github.com/ringcache/ringcache/internal/line"
 )
 
@@ -35,7 +36,7 @@ type Request struct {
 
 	// Guarded by the store's lock.
 	state   requestState
-	leases  leases
+	leases  leases.Leases[Object]
 	pending int                       // reservations of it
 	waiters map[*line.Waiter]struct{} // those that wait for room for it
 	mapped  bool                      // the segment is mapped until it ends

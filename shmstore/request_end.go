@@ -9,10 +9,10 @@ func (r *Request) Commit() error {
 	defer r.s.mu.Unlock()
 	r.setState(requestCommitted)
 	r.sent = true
-	for l := range r.leases.all() {
-		l.o.sent++
-		if l.times != 0 {
-			r.s.lifetime.owner.Sent(l.o, l.uses)
+	for l := range r.leases.All() {
+		l.Object.sent++
+		if l.Times != 0 {
+			r.s.lifetime.owner.Sent(l.Object, l.Uses)
 		}
 	}
 	return nil
@@ -57,8 +57,8 @@ func (r *Request) end(from requestState, aborted bool) {
 func (r *Request) endNow(aborted bool) {
 	committed := r.state == requestCommitted
 	r.setState(requestEnded)
-	for l := range r.leases.all() {
+	for l := range r.leases.All() {
 		r.endLease(*l, committed, aborted)
 	}
-	r.leases.clear()
+	r.leases.Clear()
 }

@@ -1,6 +1,10 @@
 package shmstore
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/ringcache/ringcache/internal/leases"
+)
 
 // Lookup returns the object under a key, which stays until the request ends. n is the
 // number of uses that PayloadOwner.Use gets; with 0 the object is only kept. Lookup
@@ -42,7 +46,7 @@ func (r *Request) HoldID(id uint32) (*Object, error) {
 
 // lease counts n more uses of an object by the request, which leases it.
 func (r *Request) lease(o *Object, n int) (err error) {
-	held := r.leases.of(o) != nil
+	held := r.leases.Of(o) != nil
 	var uses int64
 	if n != 0 {
 		if uses, err = r.s.lifetime.owner.Use(o, n); err != nil {
@@ -65,11 +69,11 @@ func (r *Request) lease(o *Object, n int) (err error) {
 		return err
 	}
 	if !held {
-		r.leases.add(o)
+		r.leases.Add(o)
 	}
-	l := r.leases.of(o)
-	l.times += n
-	l.uses += uses
+	l := r.leases.Of(o)
+	l.Times += n
+	l.Uses += uses
 	return nil
 }
 
@@ -80,10 +84,8 @@ func (r *Request) Drop(key string) {
 		return
 	}
 	defer r.s.mu.Unlock()
-	for l := r.leases.ofKey(key); l != nil; l = r.leases.ofKey(key) {
-		gone := *l
-		r.leases.remove(l)
-		r.endLease(gone, false, false)
+	for l := r.leaseOf(key); l != nil; l = r.leaseOf(key) {
+		r.drop(l)
 	}
 	r.s.wakeShutdown()
 }
@@ -94,12 +96,26 @@ func (r *Request) DropID(id uint32) {
 		return
 	}
 	defer r.s.mu.Unlock()
-	if l := r.leases.of(r.s.space.object(id)); l != nil {
-		gone := *l
-		r.leases.remove(l)
-		r.endLease(gone, false, false)
+	if l := r.leases.Of(r.s.space.object(id)); l != nil {
+		r.drop(l)
 	}
 	r.s.wakeShutdown()
+}
+
+// leaseOf returns a lease of an object that was put under a key, nil if there is none.
+func (r *Request) leaseOf(key string) *leases.Lease[Object] {
+	for l := range r.leases.All() {
+		if l.Object.key == key {
+			return l
+		}
+	}
+	return nil
+}
+
+func (r *Request) drop(l *leases.Lease[Object]) {
+	gone := *l
+	r.leases.Remove(l)
+	r.endLease(gone, false, false)
 }
 
 // Object returns the object of a handle that the request has. It fails with fs.ErrInvalid
@@ -115,7 +131,7 @@ func (r *Request) Object(h Handle) (*Object, error) {
 // object is Object under the store's lock.
 func (r *Request) object(h Handle) (*Object, error) {
 	o := r.s.space.object(h.ID)
-	if o == nil || o.offset != h.Offset || r.leases.of(o) == nil {
+	if o == nil || o.offset != h.Offset || r.leases.Of(o) == nil {
 		return nil, fmt.Errorf("%w: the handle of id %d at offset %d is not of an object of request %s", errInvalid, h.ID, h.Offset, r.id)
 	}
 	return o, nil
@@ -133,21 +149,21 @@ func (r *Request) SetUses(h Handle, n int) error {
 	if err != nil {
 		return err
 	}
-	l := r.leases.of(o)
+	l := r.leases.Of(o)
 	switch {
 	case n < 0:
 		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
-	case n < l.times:
-		r.s.lifetime.owner.TakeBack(o, l.times, l.uses)
-		l.times, l.uses = 0, 0
+	case n < l.Times:
+		r.s.lifetime.owner.TakeBack(o, l.Times, l.Uses)
+		l.Times, l.Uses = 0, 0
 		if err := r.s.lifetime.changed(o); err != nil && n == 0 {
 			return err
 		}
 	}
-	if n == l.times {
+	if n == l.Times {
 		return nil
 	}
-	return r.lease(o, n-l.times)
+	return r.lease(o, n-l.Times)
 }
 
 // Bytes returns the payload of an object that the request has, in place. It must not
@@ -174,17 +190,17 @@ func (r *Request) Bytes(h Handle) ([]byte, error) {
 }
 
 // endLease ends the lease of one object.
-func (r *Request) endLease(l lease, committed, aborted bool) {
-	o := l.o
+func (r *Request) endLease(l leases.Lease[Object], committed, aborted bool) {
+	o := l.Object
 	o.leases--
 	r.s.lifetime.leases--
 	switch {
 	case committed:
 		o.sent--
-	case l.times != 0:
-		r.s.lifetime.owner.TakeBack(o, l.times, l.uses)
+	case l.Times != 0:
+		r.s.lifetime.owner.TakeBack(o, l.Times, l.Uses)
 	}
-	if aborted && l.times != 0 {
+	if aborted && l.Times != 0 {
 		r.s.lifetime.quarantineFor(o)
 	}
 	_ = r.s.lifetime.changed(o) // what the sidecar has is more cautious

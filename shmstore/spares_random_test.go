@@ -24,7 +24,7 @@ func TestSparesUnderRandomUse(t *testing.T) {
 			s, err := Create(o)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, s.Abandon()) })
-			r, err := Open(o.Name, ReaderOptions{Dir: o.Dir, Size: o.Size})
+			r, err := Open(o.Name, ReaderOptions{Dir: o.Dir})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, r.Close()) })
 

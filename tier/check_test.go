@@ -84,7 +84,7 @@ func (f *fetcher) check() (n notes) {
 }
 
 func (f *fetcher) checkInterest(n *notes) {
-	unreported := 0
+	unreported, answers := 0, map[*fetch]bool{}
 	for lease, fetches := range f.interest {
 		if len(fetches) == 0 {
 			n.note("lease %q has interest in nothing", lease)
@@ -95,13 +95,14 @@ func (f *fetcher) checkInterest(n *notes) {
 			}
 			if x.finished {
 				unreported++
+				answers[x] = true
 			} else if f.fetches[k] != x {
 				n.note("lease %q has interest in another fetch of %v", lease, k)
 			}
 		}
 	}
-	if unreported != f.unreported {
-		n.note("%d answers to report, counted %d", unreported, f.unreported)
+	if unreported != f.unreported || len(answers) != f.answers.Len() {
+		n.note("%d answers of %d fetches to report, counted %d of %d", unreported, len(answers), f.unreported, f.answers.Len())
 	}
 	for k, x := range f.fetches {
 		for lease := range x.leases {

@@ -200,16 +200,16 @@ func (c *containedLease) Expire() {
 	c.Lease.Expire()
 }
 
-// Shrink implements Lease.
-func (c *containedLease) Shrink() (more bool) {
-	defer c.caught("Shrink", func(error) { more = false })
-	return c.Lease.Shrink()
-}
-
 // Release implements Lease.
 func (c *containedLease) Release() {
 	defer c.caught("Release", func(error) {})
 	c.Lease.Release()
+}
+
+// ReleaseSome implements Lease.
+func (c *containedLease) ReleaseSome() (more bool) {
+	defer c.caught("ReleaseSome", func(error) { more = false })
+	return c.Lease.ReleaseSome()
 }
 
 // State implements Lease.

@@ -91,8 +91,8 @@ func (p panickingLease) PinPrefix(keys []tier.Key) []tier.Placed {
 	p.of.check("PinPrefix")
 	return p.Lease.PinPrefix(keys)
 }
-func (p panickingLease) Expire()      { p.of.check("Expire"); p.Lease.Expire() }
-func (p panickingLease) Shrink() bool { p.of.check("Shrink"); return p.Lease.Shrink() }
+func (p panickingLease) Expire()           { p.of.check("Expire"); p.Lease.Expire() }
+func (p panickingLease) ReleaseSome() bool { p.of.check("ReleaseSome"); return p.Lease.ReleaseSome() }
 func (p panickingLease) Summary() tier.LeaseSummary {
 	p.of.check("Summary")
 	return p.Lease.Summary()
@@ -172,7 +172,7 @@ func TestPanicOfALowerLevel(t *testing.T) {
 func TestPanicOfTheMemoryLevel(t *testing.T) {
 	for _, method := range []string{
 		"Stat", "Get", "Put", "Delete", "List", "Usage", "Segment", "Leases", "Lease",
-		"Pin", "Unpin", "Reserve", "Commit", "Held", "Abort", "SetUntil", "Release", "State", "PinPrefix", "Expire", "Shrink", "Summary",
+		"Pin", "Unpin", "Reserve", "Commit", "Held", "Abort", "SetUntil", "Release", "State", "PinPrefix", "Expire", "ReleaseSome", "Summary",
 	} {
 		t.Run(method, func(t *testing.T) {
 			in(t, func(t *testing.T) {
@@ -214,7 +214,6 @@ func TestPanicOfTheMemoryLevel(t *testing.T) {
 					_ = l.SetUntil(time.Now().Add(time.Hour))
 					l.PinPrefix(keys("a", "b"))
 					l.PinPrefix(nil)
-					l.Shrink()
 					l.Summary()
 					l.State()
 					l.Unpin(keys("a", "b", "on disk"))
@@ -222,6 +221,7 @@ func TestPanicOfTheMemoryLevel(t *testing.T) {
 					s.Delete(t.Context(), keys("a"))
 					if l != before {
 						l.Expire()
+						l.ReleaseSome()
 						l.Release()
 					}
 					time.Sleep(time.Minute) // writers and what is kept for a while

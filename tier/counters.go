@@ -119,8 +119,8 @@ func (r *report) event(level int, k kind, key Key, bytes int64, err error) {
 	r.events.send(Event{Level: r.names[level], Kind: k.String(), Key: key, Bytes: bytes, Cause: cause})
 }
 
-// pins counts hits and misses of memory.
-func (r *report) pins(placed []Placed) {
+// pins counts hits and misses of memory, and reports whether there are hits only.
+func (r *report) pins(placed []Placed) bool {
 	var hits, bytes int64
 	for i := range placed {
 		if err := placed[i].Err; err != nil {
@@ -131,6 +131,7 @@ func (r *report) pins(placed []Placed) {
 		bytes += placed[i].Object.Size
 	}
 	r.count(0, kindHit, nil, hits, bytes)
+	return int(hits) == len(placed)
 }
 
 // Counters returns the counters that are not zero.

@@ -14,7 +14,8 @@
 //
 // An object never changes: equal keys mean equal bytes, so no order of writes is wrong. An object may name
 // its parent, as a chunk of a prompt names the chunk in front of it. A child without its parent is worthless,
-// so a level evicts children first, and never an ancestor of what is being stored.
+// so memory evicts children first, and never an ancestor of what is being stored. So does a disk whose index is
+// complete, if its layout keeps parents. A Redis evicts in its own order.
 //
 // # An object's way, and a kill at each step
 //
@@ -27,26 +28,31 @@
 //     before the caller hears of it. A kill before the record leaves nothing. After it, the reservation
 //     is still the lease's, in the same place: its owner goes on to write, and commits or aborts. An
 //     owner that was not answered is told ErrPending by the next Reserve, and finds the place with Held.
-//     A reservation ends [WriteTime] after the time of its lease.
+//     When the time of its lease has passed, Reserve answers ErrEnded, and Commit pins nothing. The
+//     reservation ends [WriteTime] after the first call behind that time; the next process counts anew.
 //  2. The client writes the bytes, in place. A kill of the store's process does not matter to it.
 //  3. Commit. The object is entered into the index of the segment, and the record becomes a pin. A kill
 //     before the entry leaves the reservation. After it, the object is there and pinned by the lease,
 //     even if the record had not changed yet.
 //  4. The store begins a pending write: it pins the object under a lease of its own, "ringcache store:
-//     pending writes". A kill before that leaves only the pin of the client's lease. Open makes pending
-//     writes of what the leases of clients pin, up to [Options].MaxBacklog of them, since it can't tell
-//     what they committed from what they read. What no lease pins when Open looks is in memory alone, and
-//     may be evicted.
-//  5. A worker writes the object to each level whose policy is [Back], a parent before its children as a
-//     rule. A kill leaves the pin of step 4. A disk has the object complete or not at all: it is written
+//     pending writes". Beyond [Options].MaxBacklog or the quota of the tenant there is no pending write:
+//     the object is in memory alone. A kill before the pin leaves only that of the client's lease. Open
+//     makes pending writes of what the leases of clients pin, as far as the limits allow, since it can't
+//     tell what they committed from what they read. What no lease pins when Open looks is in memory alone,
+//     and may be evicted.
+//  5. A worker writes the object to each level whose policy is [Back] or [Through], a parent before its
+//     children as a rule. A kill leaves the pin of step 4. A disk has the object complete or not at all: it is written
 //     to a temporary file, which the next process deletes, and then renamed. Open enqueues what the lease
 //     pins; workers ask each level first, and write what it lacks.
 //  6. When each level has the object, or has answered with another error than ErrUnavailable, the store
-//     ends its pin. A kill before that repeats step 5, which finds what a level has. With its last pin
-//     the object may be evicted from memory.
+//     ends its pin, as it does if memory has lost the object. An object whose bytes were changed in memory
+//     is given up and deleted there, unless a lease has it. A kill before the end of the pin repeats step 5,
+//     which finds what a level has. With its last pin the object may be evicted from memory.
 //  7. Pin or Prefetch of an object that is not in memory begins a fetch, and so does the last of
-//     [Options].PromoteAfter calls of Get, the others of which read the level for themselves. A kill
-//     loses it: nothing was changed yet. Who asks again begins another one.
+//     [Options].PromoteAfter calls of Get, the others of which read the level for themselves. An object with
+//     a parent is fetched only if the parent is in memory, or is fetched as well; else the answer is
+//     ErrNotFound, though a level has the object. A kill loses a fetch: nothing was changed yet. Who asks
+//     again begins another one.
 //  8. A worker reserves room in memory under another lease of the store, "ringcache store: promoted", and
 //     the level reads into it. After a kill, Open gives such reservations up.
 //  9. The worker commits, and the lease keeps the object pinned until the leases that asked have pinned

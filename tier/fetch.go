@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"io/fs"
@@ -22,10 +23,10 @@ import (
 //   - transferred: a worker reserves its place in memory, has the level read into it, and commits
 //     (fetch_transfer.go).
 //   - finished: err is nil if the object is in memory. Then promoted pins it for those who had interest
-//     (promoted.go). Otherwise err is an answer, which each lease that asked hears of once, when it asks again
-//     (at most Options.MaxFetches such answers are kept), and which the negative cache remembers unless only
-//     the parent is missing; or no answer (errCancelled, errAskAgain), and who asks
-//     again begins another fetch.
+//     (promoted.go). Otherwise err is an answer, which each lease that asked hears of once, when it asks again,
+//     however late (of such answers the newest Options.MaxFetches are kept), and which the negative cache
+//     remembers if every level was asked, and none has the object; or no answer (errCancelled, errAskAgain),
+//     and who asks again begins another fetch.
 //
 // Interest keeps a fetch going. A lease has interest for Options.PromotedFor after its last Pin, until it
 // calls Unpin or Release. A Get has interest until it returns, and a Prefetch until its context ends. A fetch
@@ -47,15 +48,17 @@ type fetcher struct {
 	stopped bool           // Close has begun: no fetch begins any more
 	fetches map[Key]*fetch // that are not finished
 	// interest has, for each lease, the fetches in which the lease has interest, and those that are finished
-	// with an answer that the lease has not heard of: unreported is the number of these.
+	// with an answer that the lease has not heard of: unreported is the number of these, and answers are their
+	// fetches, oldest first.
 	interest   map[string]map[Key]*fetch
 	unreported int
-	queue      queue    // jobs that wait for a worker
-	running    []int    // jobs that workers run, by the level that they use
-	budget     budget   // of bytes that transfers move
-	promoted   promoted // pins of what was fetched
-	ghosts     ghosts   // how often keys were asked for that are not in memory
-	blocked    blocked  // keys that are being deleted
+	answers    list.List // of *fetch
+	queue      queue     // jobs that wait for a worker
+	running    []int     // jobs that workers run, by the level that they use
+	budget     budget    // of bytes that transfers move
+	promoted   promoted  // pins of what was fetched
+	ghosts     ghosts    // how often keys were asked for that are not in memory
+	blocked    blocked   // keys that are being deleted
 }
 
 // fetch is one object on its way into memory. The lock of the fetcher guards it.
@@ -77,6 +80,7 @@ type fetch struct {
 	children []*fetch // that wait for the end of this one
 
 	finished bool
+	answer   *list.Element // of answers
 	err      error         // nil: the object is in memory
 	done     chan struct{} // closed when finished
 }
@@ -175,11 +179,14 @@ func (f *fetcher) removeInterest(lease string, k Key) {
 	}
 	delete(x.leases, lease)
 	f.unlistInterest(lease, k)
-	if x.finished {
-		f.unreported--
+	if !x.finished {
+		f.cancelUnwanted(x)
 		return
 	}
-	f.cancelUnwanted(x)
+	f.unreported--
+	if len(x.leases) == 0 {
+		f.answers.Remove(x.answer)
+	}
 }
 
 // unlistInterest takes an entry out of interest.
@@ -214,7 +221,7 @@ func (f *fetcher) removeLeaseOfAll(lease string) {
 func (f *fetcher) expireInterest(now time.Time) {
 	for lease, fetches := range f.interest {
 		for k, x := range fetches {
-			if x.leases[lease].Before(now) {
+			if !x.finished && x.leases[lease].Before(now) {
 				f.removeInterest(lease, k)
 			}
 		}
@@ -245,13 +252,13 @@ func (f *fetcher) finish(x *fetch, err error) {
 	}
 	x.finished, x.err, x.job = true, err, nil
 	delete(f.fetches, x.key)
-	for lease := range x.leases {
-		if isAnswer(err) && f.unreported < f.options.MaxFetches {
-			f.unreported++
-			continue
+	if isAnswer(err) {
+		f.keepAnswer(x)
+	} else {
+		for lease := range x.leases {
+			delete(x.leases, lease)
+			f.unlistInterest(lease, x.key)
 		}
-		delete(x.leases, lease)
-		f.unlistInterest(lease, x.key)
 	}
 	close(x.done)
 	if p := x.parent; p != nil {
@@ -269,6 +276,22 @@ func (f *fetcher) finish(x *fetch, err error) {
 		}
 	}
 	x.children = nil
+}
+
+// keepAnswer keeps the answer of a fetch for the leases that asked. If there are too many answers, the oldest go.
+func (f *fetcher) keepAnswer(x *fetch) {
+	if len(x.leases) == 0 {
+		return
+	}
+	x.object = Object{} // which may have a large note
+	x.answer = f.answers.PushBack(x)
+	f.unreported += len(x.leases)
+	for f.unreported > f.options.MaxFetches {
+		oldest := f.answers.Front().Value.(*fetch)
+		for lease := range oldest.leases {
+			f.removeInterest(lease, oldest.key)
+		}
+	}
 }
 
 // succeed finishes a fetch whose object is in memory.

@@ -56,7 +56,7 @@ func (f *fetcher) finishLookup(j *job, live []*fetch) {
 	defer f.mu.Unlock()
 	for _, x := range live {
 		if err := j.lookup.misses[x]; err != nil {
-			if isAnswer(err) {
+			if isPlainMiss(err) {
 				f.negative.add(x.key, x.version, err)
 			}
 			f.finish(x, err)

@@ -10,14 +10,6 @@ import (
 // or was begun. It notes what the lease has pinned. With prefix, it stops at the first miss, and returns the
 // number of answers up to it.
 func (f *fetcher) answer(lease string, keys []Key, placed []Placed, prefix bool) int {
-	hits := true
-	for i := range placed {
-		hits = hits && placed[i].Err == nil
-	}
-	if hits && !prefix {
-		f.pinned(lease, keys, placed)
-		return len(placed)
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()

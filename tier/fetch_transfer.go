@@ -44,7 +44,7 @@ func (f *fetcher) runTransfer(j *job) {
 	}
 	t.commit()
 	for _, it := range t.items {
-		f.writes.add(it.copies, it.object)
+		f.writes.addCopy(it.copies, it.object)
 	}
 	t.finishAll()
 }
@@ -175,7 +175,7 @@ func (t *transfer) fail(it *transferItem) {
 		err = addFailure(errNowhere(it.key), err)
 	}
 	t.report.event(1+it.level, kindNotPromoted, it.key, it.object.Size, err)
-	if isAnswer(err) {
+	if isPlainMiss(err) {
 		t.negative.add(it.key, it.version, err)
 	}
 	t.finish(it.fetch, err)

@@ -115,7 +115,7 @@ func (f *fetcher) join(readings []*reading) (joined map[*reading]*fetch, direct 
 		switch {
 		case x != nil && !x.deleted && !errors.Is(r.err, ErrUnavailable): // join it
 			f.makeUrgent(x)
-		case isPlainMiss(miss):
+		case miss != nil:
 			r.err = miss
 			continue
 		case x == nil && promote && miss == nil &&

@@ -107,13 +107,15 @@ type Lease interface {
 	Abort(keys []Key) []error
 	// SetUntil replaces LeaseOptions.Until.
 	SetUntil(until time.Time) error
-	// Expire ends the pins as if Until had passed. Reservations stay for WriteTime, and as long after Until.
+	// Expire ends the pins as if Until had passed. Reservations stay for WriteTime, and as long after Until. A
+	// restart goes by Until alone: a lease whose Until is still to come is open again.
 	Expire()
-	// Shrink gives up some of what a large lease has, and reports whether it did. Whoever calls it until
-	// it returns false, and then Release, can let others work in between.
-	Shrink() bool
 	// Release ends the lease: pins end, reservations are given up. Releasing twice is fine.
 	Release()
+	// ReleaseSome is Release of a lease with up to 64 objects. Of a larger one, which stays open, it gives up
+	// about as many, and reports that there is more: whoever calls it until it returns false can let others
+	// work in between.
+	ReleaseSome() (more bool)
 	// State describes the lease, with all its keys.
 	State() LeaseState
 	// Summary describes the lease by numbers, which costs the same however much it has.

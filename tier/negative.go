@@ -13,7 +13,7 @@ const (
 	versionRows = 1 << 12
 )
 
-// negativeCache remembers for Options.NegativeTTL which keys were looked up in vain. Storing a key removes
+// negativeCache remembers for Options.NegativeTTL which keys no level has, see isPlainMiss. Storing a key removes
 // its entry, and a lookup that began before that adds none: see version. mu is a leaf lock.
 type negativeCache struct {
 	ttl  time.Duration

@@ -44,7 +44,7 @@ type Object struct {
 	// Size is the number of bytes. 0 is allowed.
 	Size int64
 	// Parent, if not empty, is the Name, in the same space, of the object without which this one is
-	// worthless: the chunk in front of it. A level evicts children before their parent. Of objects that are
+	// worthless: the chunk in front of it. A level that knows parents evicts children first. Of objects that are
 	// each other's parents, a level takes the one that comes last for one without a parent.
 	Parent string
 	// Tenant is who is charged for the bytes, in quotas; empty is nobody.

@@ -30,9 +30,9 @@ type Lower struct {
 	// level gets a copy. 0 is 2, so that what is read once is not copied up; a negative
 	// number is never.
 	PromoteAfter int
-	// Timeout is the most time of one call, with the bytes that it moves: 1 MiB or a single object.
-	// A level that needs longer is away: it is asked again in the background only, until it
-	// answers. 0 is 10 seconds.
+	// Timeout is the most time of one call, with the bytes that it moves: 1 MiB or a single object. Then
+	// the context of the call ends. A level whose call returns by that is away: it is asked again in the
+	// background only, until it answers. One whose call does not return is not. 0 is 10 seconds.
 	Timeout time.Duration
 }
 
@@ -58,8 +58,9 @@ type Options struct {
 	// Pin answers ErrFull. 0 is 65536.
 	MaxFetches int
 	// MaxBacklog is the most bytes of pending writes, of at most half as many objects as the memory level can
-	// have. They are pinned in memory. What is stored beyond is written by Put itself; what is committed
-	// beyond stays in memory alone. 0 is half of the capacity of the memory level.
+	// have. They are pinned in memory. What is stored beyond is written by Put itself. What is committed
+	// beyond, or put while its level is away, stays in memory alone. 0 is half of the capacity of the memory
+	// level.
 	MaxBacklog int64
 	// Quotas are the most bytes of a tenant on the way up, and again of its pending writes. A tenant without
 	// a quota has no limit of its own. The share of memory is the matter of the memory level.
@@ -80,15 +81,15 @@ type Options struct {
 }
 
 const (
-	maxLower          = 16
-	defaultPromote    = 2
-	defaultTimeout    = 10 * time.Second
-	defaultCalls      = 8
-	defaultInFlight   = 256 << 20
-	defaultFetches    = 1 << 16
-	defaultBacklog    = 1 << 30 // of a memory level without a capacity
-	defaultNegative   = time.Second
-	defaultPromoteFor = 10 * time.Second
+	maxLower           = 16
+	defaultPromote     = 2
+	defaultTimeout     = 10 * time.Second
+	defaultCalls       = 8
+	defaultInFlight    = 256 << 20
+	defaultFetches     = 1 << 16
+	defaultBacklog     = 1 << 30 // of a memory level without a capacity
+	defaultNegative    = time.Second
+	defaultPromotedFor = 10 * time.Second
 )
 
 // Validate reports what is wrong with options, as an fs.ErrInvalid.
@@ -145,7 +146,7 @@ func (o Options) withDefaults() Options {
 	orElse(&o.MaxBacklog, o.Memory.Usage().Capacity/2)
 	orElse(&o.MaxBacklog, defaultBacklog)
 	orElse(&o.NegativeTTL, defaultNegative)
-	orElse(&o.PromotedFor, defaultPromoteFor)
+	orElse(&o.PromotedFor, defaultPromotedFor)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

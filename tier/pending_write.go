@@ -33,24 +33,37 @@ type pendingWrite struct {
 const maxUnpinned = 1 << 16
 
 // add has objects that are in memory written to levels. What these will not get, since the backlog has no
-// room or memory has lost it, is counted.
+// room or memory has lost it, is counted; Drain reports the former.
 func (w *writeBack) add(levels levelSet, objects ...Object) {
-	if levels == 0 {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range objects {
-		err := w.pinAndEnqueue(o, levels)
-		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrEnded) {
-			err = errCancelled
-		}
-		for _, l := range w.lower {
-			if err != nil && levels.has(l) {
-				l.written(o, err)
+		w.refused += w.addOne(levels, o)
+	}
+}
+
+// addCopy is add for an object that a slower level has.
+func (w *writeBack) addCopy(levels levelSet, o Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.addOne(levels, o)
+}
+
+// addOne is add for one object. It returns how many writes the backlog had no room for.
+func (w *writeBack) addOne(levels levelSet, o Object) (refused int) {
+	err := w.pinAndEnqueue(o, levels)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrEnded) {
+		err = errCancelled
+	}
+	for _, l := range w.lower {
+		if err != nil && levels.has(l) {
+			l.written(o, err)
+			if errors.Is(err, errQuota) {
+				refused++
 			}
 		}
 	}
+	return refused
 }
 
 // addStoredAgain has an object that memory had when somebody stored it again written to the levels that lack

@@ -3,6 +3,7 @@ package tier_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +57,44 @@ func TestPinHearsOfAFailureOnce(t *testing.T) {
 		time.Sleep(3 * time.Second) // longer than NegativeTTL
 		require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrNotFound)
 		require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrPending, "a new question")
+	})
+}
+
+// TestARareAskerHearsOfAFailure: who asked more rarely than one and a half times PromotedFor was told ErrPending for
+// ever.
+func TestARareAskerHearsOfAFailure(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		l := b.lease("l")
+		for _, pause := range []time.Duration{16 * time.Second, time.Hour} {
+			require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrPending)
+			time.Sleep(pause)
+			require.ErrorIs(t, l.Pin(keys("nowhere"))[0].Err, tier.ErrNotFound, "after %v", pause)
+		}
+	})
+}
+
+// TestTheOldestAnswersAreForgotten: of askers who do not come back, no more than MaxFetches answers stay, and they
+// keep no newer ones out.
+func TestTheOldestAnswersAreForgotten(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.MaxFetches = 4 })
+		first, second := b.lease("first"), b.lease("second")
+		for i := range 10 {
+			name := strconv.Itoa(i)
+			require.ErrorIs(t, first.Pin(keys(name))[0].Err, tier.ErrPending)
+			require.ErrorIs(t, second.Pin(keys(name))[0].Err, tier.ErrPending)
+			time.Sleep(time.Minute)
+			_, _, unreported := tier.Queued(b.Store)
+			require.Equal(t, min(2*(i+1), 4), unreported)
+			require.Empty(t, tier.Check(b.Store))
+		}
+		for _, name := range []string{"8", "9"} {
+			require.ErrorIs(t, first.Pin(keys(name))[0].Err, tier.ErrNotFound)
+			require.ErrorIs(t, second.Pin(keys(name))[0].Err, tier.ErrNotFound)
+		}
+		require.ErrorIs(t, first.Pin(keys("7"))[0].Err, tier.ErrPending, "forgotten")
+		first.Release()
 	})
 }
 
@@ -121,10 +160,13 @@ func TestWhatIsBroughtStaysForWhoAsked(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 3000, func(o *tier.Options) { o.Lower = o.Lower[1:] })
 		require.NoError(t, put(b.maps[1], "x", "", 1000))
+		wait := make(chan struct{})
+		b.remote.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Wait: wait} })
 		l, other := b.lease("l"), b.lease("other")
 		defer other.Release()
 		require.ErrorIs(t, l.Pin(keys("x"))[0].Err, tier.ErrPending)
 		require.ErrorIs(t, other.Pin(keys("x"))[0].Err, tier.ErrPending)
+		close(wait)
 		synctest.Wait()
 		for _, name := range []string{"1", "2", "3", "4"} {
 			require.NoError(t, put(b.memory, name, "", 1000))
@@ -161,8 +203,11 @@ func TestUnwantedIsCancelled(t *testing.T) {
 	for name, lose := range map[string]func(*bed, *tier.StoreLease){
 		"unpinned": func(_ *bed, l *tier.StoreLease) { l.Unpin(keys("x")) },
 		"released": func(_ *bed, l *tier.StoreLease) { l.Release() },
-		"silent":   func(*bed, *tier.StoreLease) { time.Sleep(20 * time.Second) },
-		"deleted":  func(b *bed, _ *tier.StoreLease) { b.Delete(b.t.Context(), keys("x")) },
+		"released by the last of several calls": func(b *bed, l *tier.StoreLease) {
+			require.False(b.t, l.ReleaseSome())
+		},
+		"silent":  func(*bed, *tier.StoreLease) { time.Sleep(20 * time.Second) },
+		"deleted": func(b *bed, _ *tier.StoreLease) { b.Delete(b.t.Context(), keys("x")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(t *testing.T) {
@@ -316,5 +361,65 @@ func TestPinOfWhatIsReserved(t *testing.T) {
 		other := reader.Pin(keys("elsewhere"))[0]
 		require.ErrorIs(t, other.Err, tier.ErrPending)
 		require.NotErrorIs(t, other.Err, tier.ErrReserved)
+	})
+}
+
+// TestOnlyMissesAreRemembered: the negative cache had also what is there, but had no room in memory, or whose level
+// or parent failed. So others were told so for NegativeTTL after it was over.
+func TestOnlyMissesAreRemembered(t *testing.T) {
+	oneLevel := func(o *tier.Options) { o.Lower = o.Lower[:1] }
+	t.Run("no room", func(t *testing.T) {
+		in(t, func(t *testing.T) {
+			b := newBed(t, 3000, func(o *tier.Options) { o.Lower, o.MaxBacklog = o.Lower[:1], 2000 })
+			require.NoError(t, put(b.maps[0], "x", "", 2000))
+			holder := b.lease("holder")
+			b.store(holder, "big", "", 2000)
+			b.drain()
+			require.ErrorIs(t, b.pin(b.lease("l"), "x")[0], tier.ErrFull)
+			holder.Release()
+			require.NoError(t, b.pin(b.lease("m"), "x")[0])
+		})
+	})
+	for _, method := range []string{"Stat", "Get"} {
+		t.Run(method+" fails", func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				b := newBed(t, 1<<20, oneLevel)
+				require.NoError(t, put(b.maps[0], "x", "", 100))
+				b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+					if is(c, method) && c.Key.Name == "x" {
+						return tiertest.Answer{Err: tier.ErrUnavailable}
+					}
+					return tiertest.Answer{}
+				})
+				require.ErrorIs(t, b.pin(b.lease("l"), "x")[0], tier.ErrUnavailable)
+				b.disk.Do(nil)
+				require.NoError(t, b.pin(b.lease("m"), "x")[0])
+			})
+		})
+	}
+	t.Run("the parent fails", func(t *testing.T) {
+		in(t, func(t *testing.T) {
+			b := newBed(t, 1<<20, oneLevel)
+			require.NoError(t, put(b.maps[0], "parent", "", 100))
+			require.NoError(t, put(b.maps[0], "child", "parent", 100))
+			b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+				if is(c, "Get") && c.Key.Name == "parent" {
+					return tiertest.Answer{Err: tier.ErrUnavailable}
+				}
+				return tiertest.Answer{}
+			})
+			require.ErrorIs(t, b.pin(b.lease("l"), "parent", "child")[1], tier.ErrNotFound)
+			b.disk.Do(nil)
+			require.NoError(t, put(b, "parent", "", 100))
+			require.NoError(t, b.pin(b.lease("m"), "child")[0])
+		})
+	})
+	t.Run("a miss", func(t *testing.T) {
+		in(t, func(t *testing.T) {
+			b := newBed(t, 1<<20, oneLevel)
+			require.ErrorIs(t, b.pin(b.lease("l"), "x")[0], tier.ErrNotFound)
+			require.NoError(t, put(b.maps[0], "x", "", 100))
+			require.ErrorIs(t, b.lease("m").Pin(keys("x"))[0].Err, tier.ErrNotFound)
+		})
 	})
 }

@@ -28,8 +28,8 @@ type storing struct {
 // the lower levels as their policies say. What has no room in memory is written to the levels of Back, too,
 // before Put returns. What memory has already is written to the levels that lack it.
 //
-// Err is nil if a level has the object: memory, or a lower one. A level of Through that is away gets the
-// object when it is back, and one that refuses it is counted. Otherwise Err is what memory, or the last
+// Err is nil if a level has the object: memory, or a lower one. A level of Through that is away gets an
+// object of memory when it is back, if the backlog has room for it, and one that refuses it is counted. Otherwise Err is what memory, or the last
 // level, answered.
 func (s *Store) Put(ctx context.Context, puts []Put) {
 	if !s.life.enter() {

@@ -13,8 +13,8 @@ import (
 // StoreLease is a lease in the memory level of a store. It is a [Lease] whose Pin fetches what only lower
 // levels have, and whose Commit writes to them. Neither waits for them: no method does input or output.
 type StoreLease struct {
+	Lease // of the memory level: for what the store has nothing to add to
 	store *Store
-	lease Lease
 	id    string
 }
 
@@ -34,30 +34,31 @@ func (s *Store) Lease(ctx context.Context, o LeaseOptions) (*StoreLease, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &StoreLease{s, lease, o.ID}, nil
+	return &StoreLease{lease, s, o.ID}, nil
 }
 
 // Leases lists the open leases, without the store's own.
 func (s *Store) Leases() []LeaseState { return s.clientLeases() }
 
-// ID implements Lease.
-func (l *StoreLease) ID() string { return l.id }
-
 // Pin keeps objects in place, as [Lease.Pin]. The error of what is not in memory is ErrPending if lower
 // levels are being asked for it: call Pin again, with the same lease, until the answer is another one. It is
 // fetched as long as somebody has interest. The interest of a lease ends Options.PromotedFor after its last Pin,
 // or with Unpin or Release. The other errors are ErrNotFound, with ErrUnavailable if a level could not be asked,
-// and ErrFull and ErrTooLarge of what is there, but has no room in memory. Of what somebody is storing it is
-// ErrPending with ErrReserved.
+// and ErrFull and ErrTooLarge of what is there, but has no room in memory. ErrNotFound is also the answer about an
+// object whose parent is neither in memory nor asked for as well, though a level has the object. Of what somebody is
+// storing it is ErrPending with ErrReserved.
 func (l *StoreLease) Pin(keys []Key) []Placed {
 	s := l.store
 	if !s.life.enter() {
 		return repeat(len(keys), Placed{Err: errClosedStore()})
 	}
 	defer s.life.leave()
-	placed := l.lease.Pin(keys)
-	s.report.pins(placed)
-	s.fetcher.answer(l.id, keys, placed, false)
+	placed := l.Lease.Pin(keys)
+	if s.report.pins(placed) {
+		s.fetcher.pinned(l.id, keys, placed)
+	} else {
+		s.fetcher.answer(l.id, keys, placed, false)
+	}
 	return placed
 }
 
@@ -78,7 +79,7 @@ func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 		expected[i] = Placed{Object: f.Object, Err: f.Err}
 	}
 	expected = expected[:s.fetcher.answer(l.id, keys, expected, true)]
-	placed := l.lease.PinPrefix(keys[:pinnable(expected)])
+	placed := l.Lease.PinPrefix(keys[:pinnable(expected)])
 	n := len(placed)
 	s.fetcher.pinned(l.id, keys[:n], placed)
 	if n > 0 && errors.Is(placed[n-1].Err, ErrNotFound) { // it is on the way, or went between the two calls
@@ -113,9 +114,12 @@ func pinnable(prefix []Placed) int {
 	return len(prefix)
 }
 
+// InterestTime returns how long the interest of a lease lasts after a Pin: Options.PromotedFor.
+func (s *Store) InterestTime() time.Duration { return s.options.PromotedFor }
+
 // Unpin gives pins up, and the interest in what is pending.
 func (l *StoreLease) Unpin(keys []Key) {
-	l.lease.Unpin(keys)
+	l.Lease.Unpin(keys)
 	for some := range slices.Chunk(keys, maxBatch) { // a lease may have very many
 		l.store.fetcher.removeLease(l.id, some)
 	}
@@ -129,7 +133,7 @@ func (l *StoreLease) Reserve(objects []Object) []Placed {
 		return repeat(len(objects), Placed{Err: errClosedStore()})
 	}
 	defer s.life.leave()
-	placed := l.lease.Reserve(objects)
+	placed := l.Lease.Reserve(objects)
 	for i := range placed {
 		if errors.Is(placed[i].Err, ErrExists) {
 			s.writes.addPresumed(objects[i])
@@ -148,7 +152,7 @@ func (l *StoreLease) Commit(keys []Key) []error {
 		return repeat(len(keys), errClosedStore())
 	}
 	defer s.life.leave()
-	errs := l.lease.Commit(keys) // first: after a kill here, the next store finds the pins, and writes what they pin
+	errs := l.Lease.Commit(keys) // first: after a kill here, the next store finds the pins, and writes what they pin
 	var stored []Object
 	for i, found := range s.memory.Stat(context.Background(), keys) {
 		if errs[i] == nil && found.Err == nil {
@@ -160,32 +164,19 @@ func (l *StoreLease) Commit(keys []Key) []error {
 	return errs
 }
 
-// Held implements Lease.
-func (l *StoreLease) Held(keys []Key) []Placed { return l.lease.Held(keys) }
-
-// Abort implements Lease.
-func (l *StoreLease) Abort(keys []Key) []error { return l.lease.Abort(keys) }
-
-// SetUntil implements Lease.
-func (l *StoreLease) SetUntil(until time.Time) error { return l.lease.SetUntil(until) }
-
-// Expire implements Lease.
-func (l *StoreLease) Expire() { l.lease.Expire() }
-
-// Shrink implements Lease.
-func (l *StoreLease) Shrink() bool { return l.lease.Shrink() }
-
 // Release ends the lease, and the interest in what is pending.
 func (l *StoreLease) Release() {
-	l.lease.Release()
+	l.Lease.Release()
 	l.store.fetcher.removeLeaseOfAll(l.id)
 }
 
-// State implements Lease.
-func (l *StoreLease) State() LeaseState { return l.lease.State() }
-
-// Summary implements Lease.
-func (l *StoreLease) Summary() LeaseSummary { return l.lease.Summary() }
+// ReleaseSome is a part of [StoreLease.Release].
+func (l *StoreLease) ReleaseSome() (more bool) {
+	if more = l.Lease.ReleaseSome(); !more {
+		l.store.fetcher.removeLeaseOfAll(l.id)
+	}
+	return more
+}
 
 // errClosedStore is the answer of every call after Close.
 func errClosedStore() error { return fmt.Errorf("tier: the store: %w", fs.ErrClosed) }

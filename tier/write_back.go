@@ -47,6 +47,8 @@ type writeBack struct {
 	// missed counts what was stored again since the last Drain, and went from memory, or was too much to
 	// note, before a level was asked whether it has it.
 	missed int
+	// refused counts the writes since the last Drain that the backlog had no room for.
+	refused int
 	// smaller is closed when a pending write ends; nil if nobody waits.
 	smaller chan struct{}
 }

@@ -8,55 +8,54 @@ func (w *writeBack) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	levels := w.levelsWith(Through, Back)
-	keys := w.lease.State().Pinned
 	var there []Placed
+	take := func(placed Placed) {
+		p := w.attach(placed)
+		p.left = levels
+		w.charge(p)
+		there = append(there, placed)
+	}
+	keys := w.lease.State().Pinned
 	for i, placed := range w.lease.Pin(keys) {
 		if placed.Err != nil {
 			w.options.Logger.Warn("tier: an object with a pending write is gone",
 				"object", keys[i].String(), "error", placed.Err)
 			continue
 		}
-		there = append(there, placed)
+		take(placed)
 	}
 	if levels != 0 {
-		there = append(there, w.adoptCommitted(keys)...)
+		w.adoptCommitted(take)
 	}
 	for _, placed := range parentsFirst(there) {
-		p := w.attach(placed)
+		p := w.pending[placed.Object.Key]
 		p.recheck = true
 		w.enqueue(p, levels)
 		w.review(p) // it ends if no level is written to any more
 	}
 }
 
-// adoptCommitted pins what leases of clients have pinned, and the store's lease has not, as far as the limits
-// allow. A process that was killed in a Commit, before it began the pending write, has left the object
+// adoptCommitted pins and takes what leases of clients have pinned, and the store's lease has not, as far as the
+// limits allow. A process that was killed in a Commit, before it began the pending write, has left the object
 // pinned, and there is no telling it from what a client reads.
-func (w *writeBack) adoptCommitted(have []Key) []Placed {
-	known := make(map[Key]bool, len(have))
-	for _, k := range have {
-		known[k] = true
-	}
-	var there []Placed
-	room := w.options.MaxBacklog
+func (w *writeBack) adoptCommitted(take func(Placed)) {
+	seen := map[Key]bool{}
 	for _, l := range w.clientLeases() {
 		for _, k := range l.Pinned {
-			if known[k] {
+			if seen[k] || w.pending[k] != nil {
 				continue
 			}
-			known[k] = true
+			seen[k] = true
 			placed := w.lease.Pin([]Key{k})[0]
 			switch {
 			case placed.Err != nil:
-			case placed.Object.Size > room || w.maxPinned > 0 && len(have)+len(there) >= w.maxPinned:
+			case !w.hasRoom(placed.Object):
 				w.lease.Unpin([]Key{k})
 			default:
-				room -= placed.Object.Size
-				there = append(there, placed)
+				take(placed)
 			}
 		}
 	}
-	return there
 }
 
 // parentsFirst sorts what a lease has, in any order, as it was stored: a parent precedes its children.

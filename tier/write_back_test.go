@@ -17,10 +17,10 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// isMissed reports whether Drain has only to say that what was stored again while a level was away went from memory
-// before the level could be asked.
+// isMissed reports whether Drain has only to say what levels may lack: what was stored again while one was away and
+// went from memory before it could be asked, or what the backlog had no room for.
 func isMissed(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "objects that were stored again may be missing in lower levels")
+	return err != nil && strings.Contains(err.Error(), "may be missing in lower levels")
 }
 
 // drain waits an hour at the most, by the clock of a bubble, until no write is pending.
@@ -63,19 +63,19 @@ func TestAPendingChainIsWrittenInOrderAfterARestart(t *testing.T) {
 // written in one call for each object.
 func TestARefusedBatchIsTriedAgainInOrder(t *testing.T) {
 	in(t, func(t *testing.T) {
-		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower = o.Lower[:1] })
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower, o.MaxCalls = o.Lower[:1], 2 }) // one call writes at a time
 		b.disk.Fail(tier.ErrUnavailable)
 		names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 		for _, name := range names {
 			require.NoError(t, put(b, name, "", 16))
 		}
-		var order []string
-		refused := 0
+		synctest.Wait() // all of them are in the queue, and make one batch
+		var refused, order []string
 		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
 			switch {
 			case !is(c, "Put"):
-			case refused < len(names):
-				refused++
+			case len(refused) < len(names):
+				refused = append(refused, c.Key.Name)
 				return tiertest.Answer{Err: tier.ErrUnavailable}
 			default:
 				order = append(order, c.Key.Name)
@@ -83,6 +83,7 @@ func TestARefusedBatchIsTriedAgainInOrder(t *testing.T) {
 			return tiertest.Answer{}
 		})
 		b.drain()
+		require.Equal(t, names, refused)
 		require.Equal(t, names, order)
 	})
 }
@@ -174,6 +175,51 @@ func TestASmallChildDoesNotPassItsParentForRoom(t *testing.T) {
 		close(wait)
 		b.drain()
 		require.Equal(t, []string{"parent", "child"}, order)
+	})
+}
+
+// TestARestartKeepsTheLimitsOfTheBacklog: beside what was pending, the next store took up to MaxBacklog more of what
+// clients have pinned, and more of a tenant than its quota.
+func TestARestartKeepsTheLimitsOfTheBacklog(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) {
+			o.Lower, o.MaxBacklog, o.Quotas = o.Lower[:1], 4000, map[string]int64{"small": 2000}
+		})
+		b.disk.Fail(tier.ErrUnavailable)
+		commit := func(name, tenant string) {
+			l := b.lease("lease " + name)
+			o := object(name, "", 1000)
+			o.Tenant = tenant
+			placed := l.Reserve([]tier.Object{o})
+			require.NoError(t, placed[0].Err)
+			copy(placed[0].Bytes, content(name, 1000))
+			require.NoError(t, l.Commit(keys(name))[0])
+		}
+		restart := func() (objects int, bytes int64) {
+			killed := b.Store
+			b.memory = b.memory.Reopen()
+			b.options.Memory = b.memory
+			require.NoError(t, killed.Close())
+			b.open()
+			return b.State().Backlog, b.State().BacklogBytes
+		}
+		for i := range 4 {
+			commit(fmt.Sprint("small ", i), "small")
+		}
+		for range 2 {
+			objects, bytes := restart()
+			require.Equal(t, 2, objects)
+			require.EqualValues(t, 2000, bytes)
+		}
+		for i := range 4 {
+			commit(fmt.Sprint("other ", i), "other")
+		}
+		for range 2 {
+			objects, bytes := restart()
+			require.Equal(t, 4, objects)
+			require.EqualValues(t, 4000, bytes)
+		}
+		require.Empty(t, tier.Check(b.Store))
 	})
 }
 

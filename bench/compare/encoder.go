@@ -11,13 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The jobs encoder-save and encoder-load keep the output of an encoder, which is bytes by key, and bring it back into memory
-// of the caller that was written to before. A level or connector has room for outputsKept; the loads take so many in turn.
+// The jobs encoder-save and encoder-load keep the output of an encoder, which is bytes by key, and bring it
+// back into memory of the caller that was written to before. A level or connector has room for outputsKept;
+// the loads take so many in turn.
 
 // outputsKept is also in peer/encoder_jobs.py.
 const outputsKept = 8
 
-// outputColumns are those of Gemma 3 27B, in bfloat16; an image has 256 rows. The large output has some 34 MiB.
+// outputColumns are those of Gemma 3 27B, in bfloat16; an image has 256 rows. The large output has some 34
+// MiB.
 const outputColumns = 5376
 
 var outputSizes = []int{256 * outputColumns * 2, 3315 * outputColumns * 2}
@@ -166,7 +168,8 @@ func (j *outputJob) settle() error {
 
 func (j *outputJob) Close() error { return j.store.Close() }
 
-// copies is the least that a store in memory does: one copy by one thread, between pages that were written to.
+// copies is the least that a store in memory does: one copy by one thread, between pages that were written
+// to.
 type copies struct {
 	places [outputsKept][]byte
 	at     map[string]int
@@ -204,8 +207,8 @@ func (c *copies) remove(key string) error {
 
 func (*copies) Close() error { return nil }
 
-// files is the least that a store on disk does: a temporary file that gets its name, and a read into the caller's
-// memory. Whatever was written lately is in the kernel's page cache.
+// files is the least that a store on disk does: a temporary file that gets its name, and a read into the
+// caller's memory. Whatever was written lately is in the kernel's page cache.
 type files struct {
 	parent func(*environment) string
 	sync   bool

@@ -68,7 +68,8 @@ func TestAStoreThatReturnsOtherBytesIsAnError(t *testing.T) {
 	s := newNoted()
 	s.broken = true
 	for _, job := range []string{"encoder-save", "encoder-load"} {
-		require.ErrorContains(t, (&outputJob{peer: "noted", store: s}).Prepare(Case{Job: job, Size: 1000}), "does not return what was saved")
+		require.ErrorContains(t, (&outputJob{peer: "noted", store: s}).Prepare(Case{Job: job, Size: 1000}),
+			"does not return what was saved")
 	}
 }
 

@@ -54,9 +54,11 @@ var experiments = []experiment{
 		peers: []maker{inPython("vLLM"), ours(ourWorker(oursFirst)), ours(ourWorker(oursSeen)), pythonReader()},
 	},
 	{
-		name: "reserve", axis: "size", each: true, about: "Reserve and Commit without a copy, every one of which evicts.",
+		name: "reserve", axis: "size", each: true,
+		about: "Reserve and Commit without a copy, every one of which evicts.",
 		cases: sized("reserve", sizes, "warm", "cold"),
-		peers: []maker{ours(ourReserve(oursPool)), ours(ourReserve(oursFIFO)), ours(bareReserve(true)), ours(bareReserve(false))},
+		peers: []maker{ours(ourReserve(oursPool)), ours(ourReserve(oursFIFO)), ours(bareReserve(true)),
+			ours(bareReserve(false))},
 	},
 	{
 		name: "transaction", axis: "size", about: "A frontend's transaction on an image that is there, beside the store's own and vLLM's.",
@@ -82,11 +84,13 @@ var experiments = []experiment{
 		cases: living("live-stats"), rounds: 10, peers: []maker{ours(ourLive((*liveJob).stats))},
 	},
 	{
-		name: "goroutines", axis: "goroutines", about: "Puts of new objects by several goroutines: the time of all by the number of objects.",
+		name: "goroutines", axis: "goroutines",
+		about: "Puts of new objects by several goroutines: the time of all by the number of objects.",
 		cases: parallel("goroutines", 4*kib, 64*kib, mib), peers: []maker{ours(ourParallel(false)), ours(parallelCopy)},
 	},
 	{
-		name: "goroutines-hit", axis: "goroutines", about: "Look-ups by several goroutines: the time of all by the number of look-ups.",
+		name: "goroutines-hit", axis: "goroutines",
+		about: "Look-ups by several goroutines: the time of all by the number of look-ups.",
 		cases: parallel("goroutines-hit", 4*kib), peers: []maker{ours(ourParallel(true))},
 	},
 	{
@@ -94,7 +98,8 @@ var experiments = []experiment{
 		cases: sized("hash", []int{64 * kib, 3 * mib}, ""), peers: []maker{inPython("vLLM"), ours(ourHash)},
 	},
 	{
-		name: "prefault", axis: "size", each: true, rounds: 3, slow: 1, about: "Mapping all pages of a segment that was just made.",
+		name: "prefault", axis: "size", each: true, rounds: 3, slow: 1,
+		about: "Mapping all pages of a segment that was just made.",
 		cases: func(o options) []Case { return []Case{{Job: "prefault", Size: o.Prefault * mib}} },
 		peers: []maker{
 			ours(prefaulting("ringcache", prepare)), ours(prefaulting("a goroutine that writes to every page", touch)),
@@ -102,14 +107,17 @@ var experiments = []experiment{
 		},
 	},
 	{
-		name: "delivery", axis: "size", each: true, slow: 5, about: "From the commit of an object to the first byte that a worker in Python reads.",
+		name: "delivery", axis: "size", each: true, slow: 5,
+		about: "From the commit of an object to the first byte that a worker in Python reads.",
 		cases: sized("delivery", few, "warm"), peers: []maker{sendVLLM("shm", "vLLM"), deliver(), ours(futexTrip)},
 	},
 	{
-		name: "way", axis: "size", each: true, slow: 5, about: "From the bytes in the sender to the first byte that the receiver reads.",
+		name: "way", axis: "size", each: true, slow: 5,
+		about: "From the bytes in the sender to the first byte that the receiver reads.",
 		cases: sized("way", sizes, "warm"),
 		peers: []maker{
-			sendVLLM("shm", "vLLM"), sendVLLM("direct", "vLLM, msgpack over ZMQ"), sendVLLM("queue", "multiprocessing queue"),
+			sendVLLM("shm", "vLLM"), sendVLLM("direct", "vLLM, msgpack over ZMQ"),
+			sendVLLM("queue", "multiprocessing queue"),
 			deliver(), overSocket(), overRedis(), ours(overShmipc),
 		},
 	},
@@ -139,7 +147,8 @@ func outputPeers(save bool) []maker {
 		outputsOf("limit: file in tmpfs", bareFiles(inMemory, false)),
 	}
 	if save {
-		all = append(all, outputsOf(oursSynced, ourDisk(onDisk, disk.Options{Sync: disk.SyncFile})), outputsOf("limit: file, fsync", bareFiles(onDisk, true)))
+		all = append(all, outputsOf(oursSynced, ourDisk(onDisk, disk.Options{Sync: disk.SyncFile})),
+			outputsOf("limit: file, fsync", bareFiles(onDisk, true)))
 	}
 	return all
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/ringcache/ringcache/engine/enginetest"
 )
 
-// TestMain makes this program the peers, too: where the options name it as the interpreter, and where it starts
-// itself as the receiver of shmipc-go.
+// TestMain makes this program the peers, too: where the options name it as the interpreter, and where it
+// starts itself as the receiver of shmipc-go.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == "--child":

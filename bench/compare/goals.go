@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// goal is a promise of the library about two columns of one row: that the slower takes at least so many times as
-// long as the faster, or with most that it takes at most so many times as long.
+// goal is a requirement on the library for two columns of one row: that the slower takes at least so many
+// times as long as the faster, or with most that it takes at most so many times as long.
 type goal struct {
 	job            string
 	size           int // 0: every size
@@ -63,7 +63,8 @@ func writeGoals(b *bytes.Buffer, r *Record) {
 			if g.most {
 				sign = "≤"
 			}
-			fmt.Fprintf(b, "| %s | %s | %s / %s | %s %g | %s | %s |\n", g.job, caseText(x.Case), g.slower, g.faster, sign, g.factor, g.verdict(s1/f1), g.verdict(s2/f2))
+			fmt.Fprintf(b, "| %s | %s | %s / %s | %s %g | %s | %s |\n", g.job, caseText(x.Case), g.slower, g.faster,
+				sign, g.factor, g.verdict(s1/f1), g.verdict(s2/f2))
 		}
 	}
 }

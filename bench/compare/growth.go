@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// growth is a goal about the rows of one job that differ in the number of objects or goroutines: how many times as
-// long as with the fewest it takes with the most. With beyond, the time that is added counts in times of that peer.
+// growth is a goal about the rows of one job that differ in the number of objects or goroutines: how many
+// times as long as with the fewest it takes with the most. With beyond, the time that is added counts in
+// times of that peer.
 type growth struct {
 	job    string
 	beyond string
@@ -35,7 +36,8 @@ func (g growth) of(r *Record) (all []measured) {
 			continue
 		}
 		for _, fewest := range r.Results {
-			if fewest.Job != g.job || fewest.Peer != oursPool || fewest.Size != most.Size || fewest.Case == most.Case || !ends(r, fewest, -1) {
+			if fewest.Job != g.job || fewest.Peer != oursPool || fewest.Size != most.Size ||
+				fewest.Case == most.Case || !ends(r, fewest, -1) {
 				continue
 			}
 			m1, m2 := figures(&most, false)
@@ -55,10 +57,12 @@ func (g growth) of(r *Record) (all []measured) {
 	return all
 }
 
-// ends reports whether no row of the same job, peer and size has more (sign 1) or fewer (-1) objects or goroutines.
+// ends reports whether no row of the same job, peer and size has more (sign 1) or fewer (-1) objects or
+// goroutines.
 func ends(r *Record, x Result, sign int) bool {
 	for _, y := range r.Results {
-		if y.Job == x.Job && y.Peer == x.Peer && y.Size == x.Size && sign*(y.Live-x.Live+y.Goroutines-x.Goroutines) > 0 {
+		if y.Job == x.Job && y.Peer == x.Peer && y.Size == x.Size &&
+			sign*(y.Live-x.Live+y.Goroutines-x.Goroutines) > 0 {
 			return false
 		}
 	}
@@ -79,7 +83,8 @@ func writeGrowths(b *bytes.Buffer, r *Record) {
 				what = "(most - fewest) / " + g.beyond
 			}
 			limit := goal{factor: g.factor, most: true}
-			fmt.Fprintf(b, "| %s | %s | %s | ≤ %g | %s | %s |\n", g.job, caseText(x.c), what, g.factor, limit.verdict(x.first), limit.verdict(x.second))
+			fmt.Fprintf(b, "| %s | %s | %s | ≤ %g | %s | %s |\n", g.job, caseText(x.c), what, g.factor,
+				limit.verdict(x.first), limit.verdict(x.second))
 		}
 	}
 }

@@ -29,8 +29,10 @@ func qwenItem(size int) *serde.Item {
 		binary.LittleEndian.PutUint64(grid[8*i:], n)
 	}
 	return &serde.Item{Elems: []serde.Elem{
-		{Key: "pixel_values", Data: &serde.Tensor{DType: "bfloat16", Shape: []int{rows, columns}, Data: pixels}, Field: serde.FlatFromSizes(rows)},
-		{Key: "image_grid_thw", Data: &serde.Tensor{DType: "int64", Shape: []int{3}, Data: grid}, Field: serde.Field{Kind: serde.Batched, KeepOnCPU: true}},
+		{Key: "pixel_values", Data: &serde.Tensor{DType: "bfloat16", Shape: []int{rows, columns}, Data: pixels},
+			Field: serde.FlatFromSizes(rows)},
+		{Key: "image_grid_thw", Data: &serde.Tensor{DType: "int64", Shape: []int{3}, Data: grid},
+			Field: serde.Field{Kind: serde.Batched, KeepOnCPU: true}},
 	}}
 }
 

@@ -34,6 +34,6 @@ type Job interface {
 // noter is a Job that has figures besides times, such as bytes of heap. They are read after the last Run.
 type noter interface{ Notes() map[string]float64 }
 
-// errUnavailable is wrapped by the error of a Prepare whose peer is not on this machine. The peer is left out,
-// with the error as the reason; any other error ends the program.
+// errUnavailable is wrapped by the error of a Prepare whose peer is not on this machine. The peer is left
+// out, with the error as the reason; any other error ends the program.
 var errUnavailable = errors.New("not available")

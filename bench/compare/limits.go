@@ -14,7 +14,8 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
-// limit is work that no implementation can do without, as a plain loop: what a column of ours is measured against.
+// limit is work that no implementation can do without, as a plain loop: what a column of ours is measured
+// against.
 type limit struct {
 	peer    string
 	prepare func(*limit, Case) error
@@ -74,9 +75,9 @@ func bareCopy() Job {
 	}}
 }
 
-// bareReserve writes what an object consists of besides its pixels: header, count, metadata, main document and
-// grid, then the signature, and the id at last. It keeps no books. With plan it encodes metadata and main document
-// each time, by package serde; without it they are prepared.
+// bareReserve writes what an object consists of besides its pixels: header, count, metadata, main document
+// and grid, then the signature, and the id at last. It counts nothing. With plan it encodes metadata and main
+// document each time, by package serde; without it they are prepared.
 func bareReserve(plan bool) func() Job {
 	peer := "limit: write and sign"
 	if plan {
@@ -149,7 +150,8 @@ func (l *limit) openRing(c Case) (err error) {
 	return l.encode()
 }
 
-// place returns where the next object goes: aligned, as a pool's objects are, since copies are slower to other places.
+// place returns where the next object goes: aligned, as a pool's objects are, since copies are slower to
+// other places.
 func (l *limit) place() []byte {
 	ring, room := l.segment.Ring(), (len(tensorOf(l.item, 0).Data)+slack/2+63)&^63
 	if l.at += room; l.at+room > len(ring) {
@@ -164,7 +166,8 @@ func (l *limit) sign() {
 	l.mac.Sum(l.sum[:0])
 }
 
-// futexTrip wakes a thread that sleeps and waits for its answer: the least that two processes need to take turns.
+// futexTrip wakes a thread that sleeps and waits for its answer: the least that two processes need to take
+// turns.
 func futexTrip() Job {
 	var word atomic.Uint32
 	const ours, theirs, ended = 0, 1, 2

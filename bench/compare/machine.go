@@ -24,7 +24,8 @@ type Machine struct {
 }
 
 func thisMachine() Machine {
-	m := Machine{CPUs: runtime.NumCPU(), CPU: runtime.GOARCH, LoadBefore: loadAverage(), Versions: map[string]string{"Go": runtime.Version()}}
+	m := Machine{CPUs: runtime.NumCPU(), CPU: runtime.GOARCH, LoadBefore: loadAverage(),
+		Versions: map[string]string{"Go": runtime.Version()}}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		m.Kernel = unix.ByteSliceToString(u.Release[:])

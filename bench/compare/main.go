@@ -1,8 +1,9 @@
-// Command compare times the jobs that users of a multimodal cache have, beside the peers that could do them: the real
-// vLLM, queues, sockets, Redis, and the least that any implementation has to do. All peers of a case are measured in
-// turns, in one run.
+// Command compare times the jobs that users of a multimodal cache have, beside the peers that could do them:
+// the real vLLM, queues, sockets, Redis, and the least that any implementation has to do. All peers of a case
+// are measured in turns, in one run.
 //
-// It writes raw.json with every sample, table.md, and plots into a folder. ../../docs/performance.md describes the jobs.
+// It writes raw.json with every sample, table.md, and plots into a folder. ../../docs/performance.md
+// describes the jobs.
 package main
 
 import (
@@ -60,7 +61,8 @@ func main() {
 	k.FatalIfErrorf(err)
 }
 
-// run measures, unless there is a file to read, and reports. What was measured before an error is reported, too.
+// run measures, unless there is a file to read, and reports. What was measured before an error is reported,
+// too.
 func run(ctx context.Context, o options) (err error) {
 	if o.Smoke {
 		o.Rounds, o.Budget, o.ColdMiB, o.LiveMax, o.Prefault = 5, 4*time.Millisecond, 64, 10_000, 256
@@ -121,7 +123,8 @@ func report(r *Record, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	err := errors.Join(r.write(filepath.Join(folder, "raw.json")), os.WriteFile(filepath.Join(folder, "table.md"), table(r), 0o644))
+	err := errors.Join(r.write(filepath.Join(folder, "raw.json")),
+		os.WriteFile(filepath.Join(folder, "table.md"), table(r), 0o644))
 	for name, c := range charts(r) {
 		err = errors.Join(err, os.WriteFile(filepath.Join(folder, name+".svg"), c.SVG(), 0o644))
 	}

@@ -81,8 +81,8 @@ func (s *store) fill(c Case, put func() error) error {
 // fills is the puts that fill a ring, with some to spare.
 func fills(c Case) int { return c.RingBytes/c.Size + 16 }
 
-// settle counts the reads of the only reader, as that would: a FIFO frees nothing without. It also makes the next keys,
-// so that jobs need not do so within the clock.
+// settle counts the reads of the only reader, as that would: a FIFO frees nothing without. It also makes the
+// next keys, so that jobs need not do so within the clock.
 func (s *store) settle() error {
 	ring := s.Segment().Ring()
 	for _, h := range s.unread {

@@ -17,7 +17,8 @@ func (j *hashJob) Prepare(c Case) (err error) {
 	for i := range data {
 		data[i] = byte(i * 7)
 	}
-	j.id = mmhash.Identity{ModelID: "Qwen/Qwen2-VL-7B-Instruct", Modality: "image", Item: &mmhash.EncodedImage{Data: data}}
+	j.id = mmhash.Identity{ModelID: "Qwen/Qwen2-VL-7B-Instruct", Modality: "image",
+		Item: &mmhash.EncodedImage{Data: data}}
 	j.hasher, err = mmhash.NewHasher(mmhash.Options{})
 	return err
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/ringcache/ringcache/objstore"
 )
 
-// liveJob works on a store with so many live objects, which is full. Its notes are the bytes of heap of an object.
+// liveJob works on a store with so many live objects, which is full. Its notes are the bytes of heap of an
+// object.
 type liveJob struct {
 	store
 	once  func(*liveJob) error // what is timed
@@ -80,8 +81,8 @@ func (j *liveJob) holdAll() error {
 	}
 }
 
-// scattered returns the i-th of n numbers in an order in which neighbours are far apart, so that the caches of the
-// processor don't help. All of them come: of a few, all would soon be in these caches.
+// scattered returns the i-th of n numbers in an order in which neighbours are far apart, so that the caches
+// of the processor don't help. All of them come: of a few, all would soon be in these caches.
 func scattered(i, n int) int { return i * 2654435761 % n }
 
 func (j *liveJob) Run(n int) ([]float64, error) {

@@ -23,7 +23,8 @@ func (*mmcacheJob) Peer() string { return "mmcache" }
 
 func (j *mmcacheJob) Prepare(c Case) (err error) {
 	j.cache, err = mmcache.OpenShared(mmcache.Options{
-		Capacity: float64(c.RingBytes), Shared: mmcache.SharedOptions{Name: segmentName(), Readers: 1, MaxObject: c.Size + slack},
+		Capacity: float64(c.RingBytes), Shared: mmcache.SharedOptions{Name: segmentName(), Readers: 1,
+			MaxObject: c.Size + slack},
 	})
 	if err != nil {
 		return err

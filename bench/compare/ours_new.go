@@ -5,7 +5,8 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// newJob is a request with an image that is new: Begin of a request that has ended, Put, AppendAddress, Commit, Finish.
+// newJob is a request with an image that is new: Begin of a request that has ended, Put, AppendAddress,
+// Commit, Finish.
 type newJob struct{ store }
 
 func ourNew(policy string) func() Job {

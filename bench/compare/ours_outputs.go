@@ -28,13 +28,15 @@ func outputObject(key string, size int) tier.Object {
 
 // getOutput gets an output from a level into memory of the caller.
 func getOutput(l tier.Level, key string, into []byte) error {
-	get := []tier.Get{{Key: tier.Key{Space: outputSpace, Name: key}, Into: func(tier.Object) ([]byte, error) { return into, nil }}}
+	get := []tier.Get{{Key: tier.Key{Space: outputSpace, Name: key}, Into: func(tier.Object) ([]byte, error) {
+		return into, nil
+	}}}
 	l.Get(context.Background(), get)
 	return get[0].Err
 }
 
-// memoryOutputs is a level in a shared segment. A save is what a connector does whose process has the segment mapped: it
-// reserves, copies, and commits.
+// memoryOutputs is a level in a shared segment. A save is what a connector does whose process has the segment
+// mapped: it reserves, copies, and commits.
 type memoryOutputs struct {
 	level *memory.Level
 	lease tier.Lease
@@ -43,7 +45,8 @@ type memoryOutputs struct {
 func ourMemory() outputStore { return &memoryOutputs{} }
 
 func (m *memoryOutputs) open(_ *environment, size int) (err error) {
-	if m.level, err = memory.Open(memory.Options{Name: segmentName(), Size: int64(outputsKept * (size + slack))}); err != nil {
+	if m.level, err = memory.Open(memory.Options{Name: segmentName(),
+		Size: int64(outputsKept * (size + slack))}); err != nil {
 		return err
 	}
 	m.lease, err = m.level.Lease(context.Background(), tier.LeaseOptions{ID: "compare"})

@@ -9,8 +9,8 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// parallelJob puts new objects, or looks up ones that are there, from several goroutines at once. Its time is that of
-// all of them by the number of objects: less is more throughput.
+// parallelJob puts new objects, or looks up ones that are there, from several goroutines at once. Its time is
+// that of all of them by the number of objects: less is more throughput.
 type parallelJob struct {
 	store
 	items []*serde.Item // one for each goroutine
@@ -74,7 +74,8 @@ func (j *parallelJob) Run(n int) ([]float64, error) {
 
 var requestIDs = []string{"request-0", "request-1", "request-2", "request-3"}
 
-// together does work in several goroutines, at least n times in all, and returns the time by the number of times.
+// together does work in several goroutines, at least n times in all, and returns the time by the number of
+// times.
 func together(goroutines, n int, work func(worker, i int) error) ([]float64, error) {
 	each := (n + goroutines - 1) / goroutines
 	errs := make(chan error, goroutines)

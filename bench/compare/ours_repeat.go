@@ -6,7 +6,8 @@ import (
 	"github.com/ringcache/ringcache/objstore"
 )
 
-// repeatJob is a request with an image that is there: Begin of a request that has ended, Lookup, AppendAddress, Commit, Finish.
+// repeatJob is a request with an image that is there: Begin of a request that has ended, Lookup,
+// AppendAddress, Commit, Finish.
 type repeatJob struct {
 	store
 	keys, ids []string

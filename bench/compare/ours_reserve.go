@@ -7,8 +7,8 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// reserveJob makes objects in place without writing their pixels: Reserve, and Commit of the reservation. What is left
-// is all that the store does besides copying. The requests begin and end outside of the clock.
+// reserveJob makes objects in place without writing their pixels: Reserve, and Commit of the reservation.
+// What is left is all that the store does besides copying. The requests begin and end outside of the clock.
 type reserveJob struct {
 	store
 	layout  *serde.Item

@@ -13,8 +13,8 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// ourLink puts objects into a pool and sends their addresses over a ZeroMQ socket, as package engine does. The
-// receiver is a Python worker with our reader.
+// ourLink puts objects into a pool and sends their addresses over a ZeroMQ socket, as package engine does.
+// The receiver is a Python worker with our reader.
 type ourLink struct {
 	store
 	delivery bool // time counts from the commit on
@@ -101,8 +101,8 @@ func (l *ourLink) Close() (err error) {
 	return errors.Join(err, l.store.Close())
 }
 
-// readerJob is a worker in Python with our reader, on objects of this process: from the bytes of an address item to
-// the first byte of each tensor, read in place.
+// readerJob is a worker in Python with our reader, on objects of this process: from the bytes of an address
+// item to the first byte of each tensor, read in place.
 type readerJob struct {
 	remote
 	store

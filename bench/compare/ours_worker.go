@@ -9,8 +9,9 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// workerJob is a worker in Go: from the bytes of an address item to the tensors, which are read in place, and the
-// count of the read. The first look at an object is a job of its own, since the reader may remember what it saw.
+// workerJob is a worker in Go: from the bytes of an address item to the tensors, which are read in place, and
+// the count of the read. The first look at an object is a job of its own, since the reader may remember what
+// it saw.
 type workerJob struct {
 	store
 	peer   string
@@ -36,7 +37,8 @@ func (j *workerJob) Prepare(c Case) (err error) {
 	if err := j.open(c.Size, objstore.Options{RingSize: c.RingBytes}); err != nil {
 		return err
 	}
-	j.reader, err = objstore.Open(j.Name(), objstore.ReaderOptions{RingSize: c.RingBytes, Readers: 1, Lock: make(freeLock, 1)})
+	j.reader, err = objstore.Open(j.Name(), objstore.ReaderOptions{RingSize: c.RingBytes, Readers: 1,
+		Lock: make(freeLock, 1)})
 	return err
 }
 
@@ -67,8 +69,8 @@ func (j *workerJob) deliver(n int) (err error) {
 	return err
 }
 
-// sendNew ends the requests of its last call and puts n new objects for new ones, which keep them until the next
-// call. It returns what a worker gets.
+// sendNew ends the requests of its last call and puts n new objects for new ones, which keep them until the
+// next call. It returns what a worker gets.
 func (s *store) sendNew(n int) (all []delivered, err error) {
 	for _, r := range s.sent {
 		r.Finish()
@@ -111,7 +113,7 @@ func (j *workerJob) Close() error {
 	return errors.Join(j.reader.Close(), j.store.Close())
 }
 
-// freeLock is a lock that nobody else takes, as that of the peer.
+// freeLock is a lock without contention, as that of the peer.
 type freeLock chan struct{}
 
 func (l freeLock) Lock(context.Context) error { l <- struct{}{}; return nil }

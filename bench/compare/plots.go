@@ -17,7 +17,8 @@ func charts(r *Record) map[string]chart.Chart {
 			name, title, at := place(e.axis, x.Case)
 			c, ok := all[name]
 			if !ok {
-				c = chart.Chart{Title: title, X: axes[e.axis].title, Y: "µs, median", LogY: true, XText: axes[e.axis].text}
+				c = chart.Chart{Title: title, X: axes[e.axis].title, Y: "µs, median", LogY: true,
+					XText: axes[e.axis].text}
 			}
 			c.Add(x.Peer, at, x.quantile(0.5)/1e3)
 			all[name] = c
@@ -59,16 +60,17 @@ func place(axis string, c Case) (name, title string, x float64) {
 	return name, title, float64(c.Size)
 }
 
-// addLatencies adds the distribution of a result to the plot of its size: the quantile q is at 1 / (1 - q), so that
-// the logarithmic axis has as much room for the slowest hundredth as for the slowest half.
+// addLatencies adds the distribution of a result to the plot of its size: the quantile q is at 1 / (1 - q),
+// so that the logarithmic axis has as much room for the slowest hundredth as for the slowest half.
 func addLatencies(all map[string]chart.Chart, x Result) {
 	job, _, _ := place("", x.Case)
 	name := fmt.Sprintf("latency-%s-%d", job, x.Size/kib)
 	c, ok := all[name]
 	if !ok {
-		c = chart.Chart{Title: "latencies: " + x.Job + ", " + caseText(x.Case), X: "quantile", Y: "µs", LogY: true, XText: func(x float64) string {
-			return fmt.Sprintf("p%.4g", 100*(1-1/x))
-		}}
+		c = chart.Chart{Title: "latencies: " + x.Job + ", " + caseText(x.Case), X: "quantile", Y: "µs", LogY: true,
+			XText: func(x float64) string {
+				return fmt.Sprintf("p%.4g", 100*(1-1/x))
+			}}
 	}
 	for _, beyond := range []float64{1.0 / 0.9, 2, 4, 10, 100, 1000} {
 		if float64(len(x.Samples)) >= beyond { // a quantile of fewer is that of one sample

@@ -17,7 +17,8 @@ func tiny(t *testing.T) options {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	t.Setenv(fakeEnv, "1")
-	return options{Python: program, Scripts: "peer", Disk: t.TempDir(), Smoke: true, Rounds: 2, Budget: time.Millisecond, ColdMiB: 1, LiveMax: 100, Prefault: 1}
+	return options{Python: program, Scripts: "peer", Disk: t.TempDir(), Smoke: true, Rounds: 2,
+		Budget: time.Millisecond, ColdMiB: 1, LiveMax: 100, Prefault: 1}
 }
 
 // TestEveryJob runs everything that is ours, with small sizes, beside peers in this program.
@@ -67,7 +68,8 @@ func TestEveryJob(t *testing.T) {
 func TestAPeerThatFailsIsAnError(t *testing.T) {
 	env := newEnvironment(tiny(t))
 	defer func() { require.NoError(t, env.Close()) }()
-	_, _, err := runner{rounds: 1, budget: time.Millisecond, most: 1}.measure(Case{Job: "fail"}, []Job{inPython("vLLM").make(env)})
+	_, _, err := runner{rounds: 1, budget: time.Millisecond, most: 1}.measure(Case{Job: "fail"},
+		[]Job{inPython("vLLM").make(env)})
 	require.ErrorContains(t, err, "as asked")
 }
 

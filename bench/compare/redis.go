@@ -16,8 +16,9 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// redisLink keeps the bare bytes of an item under a key of a Redis server, without persistence, over its Unix socket,
-// and names the key in a list for which the receiver waits. Eight keys are used in turn, as a ring has room for eight.
+// redisLink keeps the bare bytes of an item under a key of a Redis server, without persistence, over its Unix
+// socket, and names the key in a list for which the receiver waits. Eight keys are used in turn, as a ring
+// has room for eight.
 type redisLink struct {
 	folder string // of the distribution's package
 	item   *serde.Item
@@ -37,7 +38,8 @@ func (l *redisLink) open(c Case, folder string) (map[string]any, error) {
 	}
 	l.item = qwenItem(c.Size)
 	path := filepath.Join(folder, "socket")
-	l.server = exec.Command(filepath.Join(l.folder, "usr/bin/redis-server"), "--port", "0", "--unixsocket", path, "--save", "",
+	l.server = exec.Command(filepath.Join(l.folder, "usr/bin/redis-server"), "--port", "0", "--unixsocket", path,
+		"--save", "",
 		"--appendonly", "no", "--dir", folder, "--loglevel", "warning")
 	libraries, err := filepath.Glob(filepath.Join(l.folder, "usr/lib/*"))
 	if err != nil {

@@ -55,8 +55,8 @@ func (r *remote) Close() error {
 	return err
 }
 
-// call sends a request and waits for the answer. A process that does not answer any more is given up: the jobs of
-// the next case get another one.
+// call sends a request and waits for the answer. A process that does not answer any more is given up: the
+// jobs of the next case get another one.
 func (r *remote) call(request map[string]any) (a answer, err error) {
 	if r.process == nil {
 		return a, errEnded

@@ -18,7 +18,8 @@ func fixed() *Record {
 	return &Record{
 		Results: []Result{
 			{Case: small, Peer: "vLLM", Samples: []float64{44_000, 40_000, 60_000}},
-			{Case: small, Peer: oursPool, Samples: []float64{4000, 2000, 5000}, Notes: map[string]float64{"heap_bytes": 12.4}},
+			{Case: small, Peer: oursPool, Samples: []float64{4000, 2000, 5000},
+				Notes: map[string]float64{"heap_bytes": 12.4}},
 			{Case: way, Peer: "vLLM", Each: true, Samples: hundred},
 			{Case: way, Peer: oursPython, Each: true, Samples: []float64{25_000}},
 		},

@@ -43,8 +43,10 @@ func TestJobsTakeTurns(t *testing.T) {
 		"a close", "b close",
 	}, calls)
 	assert.Equal(t, []Result{
-		{Case: Case{Job: "x"}, Peer: "a", Operations: 1, Each: true, Samples: []float64{1, 1, 1, 1}, Notes: map[string]float64{"objects": 7}},
-		{Case: Case{Job: "x"}, Peer: "b", Operations: 1, Each: true, Samples: []float64{1, 1, 1, 1}, Notes: map[string]float64{"objects": 7}},
+		{Case: Case{Job: "x"}, Peer: "a", Operations: 1, Each: true, Samples: []float64{1, 1, 1, 1},
+			Notes: map[string]float64{"objects": 7}},
+		{Case: Case{Job: "x"}, Peer: "b", Operations: 1, Each: true, Samples: []float64{1, 1, 1, 1},
+			Notes: map[string]float64{"objects": 7}},
 	}, results)
 }
 

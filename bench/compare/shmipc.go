@@ -15,8 +15,8 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// shmipcJob sends the bare bytes of an item to another Go process through shmipc-go: a copy into shared memory, and a
-// read in place, or a copy where they lie in several pieces.
+// shmipcJob sends the bare bytes of an item to another Go process through shmipc-go: a copy into shared
+// memory, and a read in place, or a copy where they lie in several pieces.
 type shmipcJob struct {
 	item    *serde.Item
 	folder  string

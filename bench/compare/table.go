@@ -21,7 +21,8 @@ func table(r *Record) []byte {
 	if m.busy() {
 		fmt.Fprint(&b, "**Other programs were running: an example of the tables, not a result.**\n\n")
 	}
-	fmt.Fprintf(&b, "%s, %d CPUs, largest cache %s, Linux %s. Load averages %s before, %s after.", m.CPU, m.CPUs, m.Cache, m.Kernel, m.LoadBefore, m.LoadAfter)
+	fmt.Fprintf(&b, "%s, %d CPUs, largest cache %s, Linux %s. Load averages %s before, %s after.", m.CPU, m.CPUs,
+		m.Cache, m.Kernel, m.LoadBefore, m.LoadAfter)
 	for _, name := range slices.Sorted(maps.Keys(m.Versions)) {
 		fmt.Fprintf(&b, " %s %s.", name, m.Versions[name])
 	}
@@ -96,7 +97,8 @@ func writeNotes(b *bytes.Buffer, r *Record, job string) {
 	for _, x := range r.Results {
 		for _, name := range slices.Sorted(maps.Keys(x.Notes)) {
 			if x.Job == job {
-				fmt.Fprintf(b, before+"- %s, %s: %s %.0f\n", caseText(x.Case), x.Peer, strings.ReplaceAll(name, "_", " "), x.Notes[name])
+				fmt.Fprintf(b, before+"- %s, %s: %s %.0f\n", caseText(x.Case), x.Peer,
+					strings.ReplaceAll(name, "_", " "), x.Notes[name])
 				before = ""
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// link is how objects go from this process to a receiver in another one, one at a time: the next is sent when the
-// receiver has answered the last.
+// link is how objects go from this process to a receiver in another one, one at a time: the next is sent when
+// the receiver has answered the last.
 type link interface {
 	// open makes this end, with sockets in a folder, and returns what the receiver needs to know.
 	open(c Case, folder string) (map[string]any, error)
@@ -19,7 +19,8 @@ type link interface {
 	send() (began int64, err error)
 	// answer waits for the receiver's answer: the time at which it read the first byte.
 	answer() (int64, error)
-	// Close tells the receiver that nothing follows, and gives everything back. It also follows an open that failed.
+	// Close tells the receiver that nothing follows, and gives everything back. It also follows an open that
+	// failed.
 	Close() error
 }
 
@@ -82,7 +83,8 @@ func now() int64 {
 	return t.Nano()
 }
 
-// sender is the peer whose objects are sent by the process with vLLM; receivers of it are Python processes, too.
+// sender is the peer whose objects are sent by the process with vLLM; receivers of it are Python processes,
+// too.
 type sender struct {
 	from, to remote
 	purpose  string // of the receiver's process; none if the sender starts it by itself
@@ -107,7 +109,8 @@ func (s *sender) Prepare(c Case) (err error) {
 	if s.folder, err = os.MkdirTemp("", "ringcache-compare-"); err != nil {
 		return err
 	}
-	more := map[string]any{"way": s.from.more["way"], "endpoint": "ipc://" + filepath.Join(s.folder, "socket"), "name": segmentName()}
+	more := map[string]any{"way": s.from.more["way"], "endpoint": "ipc://" + filepath.Join(s.folder, "socket"),
+		"name": segmentName()}
 	s.from.more, s.to.more = more, more
 	if err := s.from.prepare("vllm", c); err != nil || s.purpose == "" {
 		return err

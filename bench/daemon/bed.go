@@ -84,7 +84,8 @@ func (b *bed) start(role string) (*child, error) {
 	if err := c.cmd.Start(); err != nil {
 		return nil, err
 	}
-	if err := json.NewEncoder(c.in).Encode(order{b.socket(role), b.dir, int64(b.o.GiB * gib), b.o.Objects}); err != nil {
+	if err := json.NewEncoder(c.in).Encode(order{b.socket(role), b.dir, int64(b.o.GiB * gib),
+		b.o.Objects}); err != nil {
 		return nil, errors.Join(err, c.cmd.Process.Kill(), c.cmd.Wait())
 	}
 	return c, nil

@@ -38,7 +38,8 @@ var made atomic.Int64 // objects that were stored while being timed
 func kinds() []kind {
 	pin := func(n int) func(context.Context, *session) error {
 		return func(ctx context.Context, s *session) error {
-			items, err := s.c.Pin(ctx, wire.Request{Lease: "pin", Space: space, Names: names(s.n*1000+s.i*n, n, s.o.Objects), Seconds: 300})
+			items, err := s.c.Pin(ctx, wire.Request{Lease: "pin", Space: space,
+				Names: names(s.n*1000+s.i*n, n, s.o.Objects), Seconds: 300})
 			if err != nil || s.i%8 != 7 {
 				return all(items, err, wire.StatusHit)
 			}
@@ -47,12 +48,14 @@ func kinds() []kind {
 	}
 	pinFrames := func(n int) func(o options) [][2]int {
 		return func(o options) [][2]int {
-			q := &wire.Request{ID: 1000, Op: wire.Pin, Lease: "pin", Space: space, Names: names(0, n, o.Objects), Seconds: 300}
+			q := &wire.Request{ID: 1000, Op: wire.Pin, Lease: "pin", Space: space, Names: names(0, n, o.Objects),
+				Seconds: 300}
 			return [][2]int{{requestLength(q), replyLength(n, wire.StatusHit, o)}}
 		}
 	}
 	stored := func(s *session) wire.Request {
-		return wire.Request{Lease: "store", Space: space, Names: []string{fmt.Sprintf("%064x", made.Add(1)+1<<40)}, Seconds: 300}
+		return wire.Request{Lease: "store", Space: space, Names: []string{fmt.Sprintf("%064x", made.Add(1)+1<<40)},
+			Seconds: 300}
 	}
 	return []kind{
 		{"Pin of 1 key, a hit", 1, pin(1), pinFrames(1)},
@@ -60,7 +63,8 @@ func kinds() []kind {
 		{"Reserve and Commit of an object", 2, func(ctx context.Context, s *session) error {
 			q := stored(s)
 			reserve := q
-			reserve.Names, reserve.Objects = nil, []wire.Object{{Name: q.Names[0], Size: int64(s.o.size()), Note: []byte("bfloat16 256 80")}}
+			reserve.Names, reserve.Objects = nil,
+				[]wire.Object{{Name: q.Names[0], Size: int64(s.o.size()), Note: []byte("bfloat16 256 80")}}
 			items, err := s.c.Reserve(ctx, reserve)
 			if err := all(items, err, wire.StatusReserved); err != nil {
 				return err
@@ -74,7 +78,8 @@ func kinds() []kind {
 				Objects: []wire.Object{{Name: name(0), Size: int64(o.size()), Note: []byte("bfloat16 256 80")}},
 			}
 			c := &wire.Request{ID: 1000, Op: wire.Commit, Lease: "store", Space: space, Names: names(0, 1, o.Objects)}
-			return [][2]int{{requestLength(q), replyLength(1, wire.StatusReserved, o)}, {requestLength(c), replyLength(1, wire.StatusOK, o)}}
+			return [][2]int{{requestLength(q), replyLength(1, wire.StatusReserved, o)},
+				{requestLength(c), replyLength(1, wire.StatusOK, o)}}
 		}},
 	}
 }
@@ -93,7 +98,8 @@ func replyLength(n int, status wire.Status, o options) int {
 	p := &wire.Reply{ID: 1000, Items: make([]wire.Item, n)}
 	for i := range p.Items {
 		if p.Items[i].Status = status; status != wire.StatusOK {
-			p.Items[i].Offset, p.Items[i].Size, p.Items[i].Note = uint64(o.size()*1000), int64(o.size()), []byte("bfloat16 256 80")
+			p.Items[i].Offset, p.Items[i].Size, p.Items[i].Note = uint64(o.size()*1000), int64(o.size()),
+				[]byte("bfloat16 256 80")
 		}
 	}
 	b, err := wire.AppendReply(nil, p)
@@ -128,7 +134,9 @@ func calls(ctx context.Context, b *bed, r *results) error {
 					if (round+turn)%2 != 0 {
 						into, begin = &floor, b.floor
 					}
-					if err := b.times(ctx, n, into, func(i int) (func() error, func(), error) { return begin(ctx, k, i) }); err != nil {
+					if err := b.times(ctx, n, into, func(i int) (func() error, func(), error) {
+						return begin(ctx, k, i)
+					}); err != nil {
 						return fmt.Errorf("%s: %w", k.name, err)
 					}
 				}

@@ -85,7 +85,8 @@ func fill(ctx context.Context, b *bed) error {
 	defer func() { _ = m.Close() }()
 	size := b.o.size()
 	for first := 0; first < b.o.Objects; first += perCall {
-		q := wire.Request{Lease: "fill", Space: space, Names: names(first, min(perCall, b.o.Objects-first), b.o.Objects)}
+		q := wire.Request{Lease: "fill", Space: space,
+			Names: names(first, min(perCall, b.o.Objects-first), b.o.Objects)}
 		for _, n := range q.Names {
 			q.Objects = append(q.Objects, wire.Object{Name: n, Size: int64(size), Note: []byte("bfloat16 256 80")})
 		}

@@ -15,7 +15,8 @@ func TestMain(m *testing.M) {
 }
 
 func TestRun(t *testing.T) {
-	o := options{Sessions: 3, Seconds: 0.02, Rounds: 2, GiB: 0.04, Objects: 1000, Kills: 2, Goal: 5 * time.Minute, ShmDir: t.TempDir()}
+	o := options{Sessions: 3, Seconds: 0.02, Rounds: 2, GiB: 0.04, Objects: 1000, Kills: 2, Goal: 5 * time.Minute,
+		ShmDir: t.TempDir()}
 	require.NoError(t, o.Validate())
 	r, err := run(t.Context(), o)
 	require.NoError(t, err)

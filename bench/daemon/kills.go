@@ -32,11 +32,13 @@ func kills(ctx context.Context, b *bed, r *results) error {
 	pins := map[string][]wire.Item{}
 	for i := range held {
 		lease := fmt.Sprint("held ", i)
-		pins[lease], err = c.Pin(ctx, wire.Request{Lease: lease, Space: space, Names: names(i*perCall, perCall, b.o.Objects), Seconds: 3600})
+		pins[lease], err = c.Pin(ctx, wire.Request{Lease: lease, Space: space,
+			Names: names(i*perCall, perCall, b.o.Objects), Seconds: 3600})
 		if err := all(pins[lease], err, wire.StatusHit); err != nil {
 			return err
 		}
-		items, err := c.Reserve(ctx, wire.Request{Lease: lease, Space: space, Objects: []wire.Object{{Name: "reserved " + lease, Size: 4096}}})
+		items, err := c.Reserve(ctx, wire.Request{Lease: lease, Space: space,
+			Objects: []wire.Object{{Name: "reserved " + lease, Size: 4096}}})
 		if err := all(items, err, wire.StatusReserved); err != nil {
 			return err
 		}
@@ -49,7 +51,8 @@ func kills(ctx context.Context, b *bed, r *results) error {
 		}
 		var items []wire.Item
 		for {
-			items, err = c.Pin(ctx, wire.Request{Lease: "held 7", Space: space, Names: names(7*perCall, perCall, b.o.Objects), Seconds: 3600})
+			items, err = c.Pin(ctx, wire.Request{Lease: "held 7", Space: space,
+				Names: names(7*perCall, perCall, b.o.Objects), Seconds: 3600})
 			if err == nil || ctx.Err() != nil {
 				break
 			}
@@ -109,7 +112,8 @@ func fillAgain(ctx context.Context, b *bed) error {
 // count looks for all objects, and compares all their bytes.
 func count(ctx context.Context, b *bed, c *client.Client, m *client.Mapping, r *results) error {
 	for first := 0; first < b.o.Objects; first += perCall {
-		q := wire.Request{Lease: "count", Space: space, Names: names(first, min(perCall, b.o.Objects-first), b.o.Objects)}
+		q := wire.Request{Lease: "count", Space: space,
+			Names: names(first, min(perCall, b.o.Objects-first), b.o.Objects)}
 		items, err := c.Pin(ctx, q)
 		if err != nil {
 			return err

@@ -1,5 +1,6 @@
-// Command daemon times calls to a daemon over its socket beside the least that such a call can take, and measures what the daemon takes, and
-// how long a kill keeps clients waiting. README.md of the folder above has how to run it; results are in ../results/daemon.md.
+// Command daemon times calls to a daemon over its socket beside the least that such a call can take, and
+// measures what the daemon takes, and how long a kill keeps clients waiting. README.md of the folder above
+// has how to run it; results are in ../results/daemon.md.
 package main
 
 import (
@@ -36,7 +37,8 @@ type options struct {
 
 // Validate is called by kong.
 func (o *options) Validate() error {
-	if o.Sessions < 1 || o.Sessions > 200 || o.Seconds <= 0 || o.Rounds < 1 || o.Objects < 1000 || o.size() < minimum || o.Kills < 1 {
+	if o.Sessions < 1 || o.Sessions > 200 || o.Seconds <= 0 || o.Rounds < 1 || o.Objects < 1000 ||
+		o.size() < minimum || o.Kills < 1 {
 		return fmt.Errorf("there must be 1 to 200 sessions, rounds, kills, and 1000 objects with %d bytes each at least", minimum)
 	}
 	return nil

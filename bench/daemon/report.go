@@ -27,7 +27,8 @@ func (r *results) check(o options) error {
 		err = fmt.Errorf("from a kill to the next hit: %.3f s, the goal is %v", slowest, o.Goal)
 	}
 	if r.found != o.Objects {
-		err = errors.Join(err, fmt.Errorf("after %d kills %d objects are there of %d", len(r.restarts), r.found, o.Objects))
+		err = errors.Join(err, fmt.Errorf("after %d kills %d objects are there of %d", len(r.restarts), r.found,
+			o.Objects))
 	}
 	return err
 }
@@ -39,8 +40,10 @@ func (r *results) write(w io.Writer, o options) {
 		"| turn | sessions | p50 | p99 | floor: p50 | p99 | ratio: p50 | p99 | calls/s | floor: calls/s |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
 		o.GiB, o.Objects, r.size, runtime.NumCPU())
 	for _, t := range r.timed {
-		fmt.Fprintf(w, "| %s | %d | %.0f | %.0f | %.0f | %.0f | %.1f | %.1f | %.0f | %.0f |\n", t.kind, t.sessions, t.ours.p50, t.ours.p99, t.floor.p50, t.floor.p99,
-			stats.Ratio(t.ours.p50, t.floor.p50), stats.Ratio(t.ours.p99, t.floor.p99), t.ours.rate*float64(t.calls), t.floor.rate*float64(t.calls))
+		fmt.Fprintf(w, "| %s | %d | %.0f | %.0f | %.0f | %.0f | %.1f | %.1f | %.0f | %.0f |\n", t.kind, t.sessions,
+			t.ours.p50, t.ours.p99, t.floor.p50, t.floor.p99,
+			stats.Ratio(t.ours.p50, t.floor.p50), stats.Ratio(t.ours.p99, t.floor.p99), t.ours.rate*float64(t.calls),
+			t.floor.rate*float64(t.calls))
 	}
 	fmt.Fprintf(w, "\n| what the daemon's process takes | bytes |\n| --- | ---: |\n| for each object | %.0f |\n| for each session with its connection | %.0f |\n"+
 		"| for each lease with one object | %.0f |\n| its own memory with nothing in the segment | %.1f MiB |\n| with all objects | %.1f MiB |\n",

@@ -63,7 +63,8 @@ func serve() error {
 		return err
 	}
 	records := max(o.Objects*5/4, 8<<10) // one process pins a part of them
-	level, err := memory.Open(memory.Options{Name: segment, Dir: o.Dir, Size: o.Size, MaxObjects: records, MaxLeases: 16 << 10, MaxPins: 128 << 10})
+	level, err := memory.Open(memory.Options{Name: segment, Dir: o.Dir, Size: o.Size, MaxObjects: records,
+		MaxLeases: 16 << 10, MaxPins: 128 << 10})
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,9 @@ func serve() error {
 		return err
 	}
 	s, err := daemon.NewServer(daemon.ServerOptions{
-		Store: store, Memory: level, ShmDir: o.Dir, Limits: daemon.Limits{MaxSessions: 8 << 10, MaxConnections: 8 << 10, MaxLeases: 4 << 10, MaxHeld: 64 * o.Size},
+		Store: store, Memory: level, ShmDir: o.Dir,
+		Limits: daemon.Limits{MaxSessions: 8 << 10, MaxConnections: 8 << 10, MaxLeases: 4 << 10,
+			MaxHeld: 64 * o.Size},
 	})
 	if err != nil {
 		return err

@@ -38,7 +38,8 @@ func sites() (all []site) {
 		load{"video + images", families, func(d *deployment) []*policy.Item { return mixed(d, siteUses, 0) }})
 	for _, l := range loads {
 		for _, dtype := range []int{1, 2, 4} {
-			d := &deployment{families: l.families, dtype: dtype, rng: rand.New(rand.NewPCG(uint64(dtype), uint64(len(all))))}
+			d := &deployment{families: l.families, dtype: dtype,
+				rng: rand.New(rand.NewPCG(uint64(dtype), uint64(len(all))))}
 			all = append(all, site{fmt.Sprintf("%s, %s", l.name, dtypes[dtype]), l.draw(d)})
 		}
 	}
@@ -53,7 +54,7 @@ type waste struct {
 	padding     float64 // share of the bytes
 }
 
-func wasteOf(b *books) waste {
+func wasteOf(b *occupancy) waste {
 	puts := float64(max(b.puts, 1))
 	return waste{b.used / puts, b.least, b.hole / puts, float64(b.blocked) / puts, b.padding / puts}
 }
@@ -96,7 +97,8 @@ func printFragmentation() {
 	}
 	for k, n := range inFlights {
 		if n == 16 {
-			fmt.Printf("A full cache of %d GiB with %d requests in flight. Used, padding and blocked in %%.\n\n", siteCapacity/gib, n)
+			fmt.Printf("A full cache of %d GiB with %d requests in flight. Used, padding and blocked in %%.\n\n",
+				siteCapacity/gib, n)
 			fmt.Print("| deployment |" + head + "| --- |" + line)
 			for i, s := range all {
 				show(s.name, got[k][i].ring, got[k][i].pool)

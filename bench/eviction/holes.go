@@ -173,7 +173,8 @@ func printHoles() {
 		m := newMemory(capacity)
 		for _, s := range []space{
 			poolSpace{m, shmring.NewPool(m.buf, shmring.PoolOptions{})},
-			newFitSpace(capacity, bestFit), newFitSpace(capacity, firstFit), newFitSpace(capacity, twoEnds(int64(d.meanSize(nil)))),
+			newFitSpace(capacity, bestFit), newFitSpace(capacity, firstFit),
+			newFitSpace(capacity, twoEnds(int64(d.meanSize(nil)))),
 		} {
 			full, fits := churn(s, deploy(), capacity)
 			fmt.Printf(" %.1f / %.1f |", 100*full, 100*fits)

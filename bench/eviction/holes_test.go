@@ -9,7 +9,8 @@ import (
 // item is refused only if no hole is large enough.
 func TestFitSpaces(t *testing.T) {
 	const capacity = 1 << 16
-	for name, fit := range map[string]func([]hole, int64) (int, bool){"best": bestFit, "first": firstFit, "two ends": twoEnds(1 << 11)} {
+	for name, fit := range map[string]func([]hole, int64) (int, bool){"best": bestFit, "first": firstFit,
+		"two ends": twoEnds(1 << 11)} {
 		rng := rand.New(rand.NewPCG(7, 8))
 		s := newFitSpace(capacity, fit)
 		var keys []int64
@@ -67,7 +68,8 @@ func TestFits(t *testing.T) {
 	}{
 		{"best", bestFit, 15, 3, false}, {"best", bestFit, 41, -1, false},
 		{"first", firstFit, 15, 0, false}, {"first", firstFit, 35, 2, false}, {"first", firstFit, 41, -1, false},
-		{"small", twoEnds(15), 15, 0, false}, {"large", twoEnds(14), 15, 3, true}, {"large", twoEnds(14), 41, -1, false},
+		{"small", twoEnds(15), 15, 0, false}, {"large", twoEnds(14), 15, 3, true},
+		{"large", twoEnds(14), 41, -1, false},
 	} {
 		if i, upper := tt.fit(holes, tt.size); i != tt.i || i >= 0 && upper != tt.upper {
 			t.Errorf("%s fit for %d: hole %d, upper %v", tt.name, tt.size, i, upper)
@@ -80,7 +82,8 @@ func TestFits(t *testing.T) {
 func TestSearchHasWhatItMeasures(t *testing.T) {
 	same, large := measureSearch(300, 0, 50), measureSearch(300, 8*mib, 50)
 	for _, s := range []search{same, large} {
-		if len(s.all) != 50 || s.evicted < 50 || s.looked < s.evicted || micro(s.look) <= 0 || micro(s.all) < micro(s.look) {
+		if len(s.all) != 50 || s.evicted < 50 || s.looked < s.evicted || micro(s.look) <= 0 ||
+			micro(s.all) < micro(s.look) {
 			t.Errorf("%+v", s)
 		}
 	}

@@ -78,7 +78,8 @@ type row struct {
 }
 
 func (o options) run(w workload, gibs float64) row {
-	r := row{workload: w.name, gib: gibs, results: make([]result, len(contenders)), placed: make([]fared, len(placements))}
+	r := row{workload: w.name, gib: gibs, results: make([]result, len(contenders)),
+		placed: make([]fared, len(placements))}
 	capacity := int64(gibs * gib)
 	for s := range o.Seeds {
 		t := w.trace(o.Seed+uint64(s), o.Requests, capacity)

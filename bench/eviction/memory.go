@@ -4,7 +4,7 @@ import "syscall"
 
 // memory is what chunks lie in, in real size, since the search for room looks
 // at the more blocks the larger a put is. It takes next to nothing: only headers
-// are written and nobody reads them, so pages go back now and then.
+// are written and never read, so pages go back now and then.
 type memory struct {
 	buf     []byte
 	touched int

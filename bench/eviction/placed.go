@@ -12,12 +12,13 @@ import (
 // when leases are in the way.
 type placed interface {
 	policy.Cache
-	account() *books
+	account() *occupancy
 	close()
 }
 
-// books say how a cache fared. Nothing counts before warm bytes were put.
-type books struct {
+// occupancy sums how full a cache was after each put, and counts refusals. Puts do not count before warm
+// bytes were put.
+type occupancy struct {
 	capacity int64
 	warm     int64
 
@@ -30,16 +31,18 @@ type books struct {
 	least               float64 // of used
 }
 
-func newBooks(capacity, warm int64) books { return books{capacity: capacity, warm: warm, least: 1} }
+func newOccupancy(capacity, warm int64) occupancy {
+	return occupancy{capacity: capacity, warm: warm, least: 1}
+}
 
-func (b *books) account() *books { return b }
+func (b *occupancy) account() *occupancy { return b }
 
 // room is what a cache finds after a put: the bytes of leased items, of the
 // longest run that is free, and those that are neither used nor to be had.
 type room struct{ leased, largest, padding int64 }
 
 // count is called after a put of an item, when live is right.
-func (b *books) count(it *policy.Item, stored bool, r room) {
+func (b *occupancy) count(it *policy.Item, stored bool, r room) {
 	if b.warm > 0 {
 		b.warm -= it.Size
 		return
@@ -64,7 +67,7 @@ func (b *books) count(it *policy.Item, stored bool, r room) {
 
 // poolCache is the product: objstore's Pool, but for the readers.
 type poolCache struct {
-	books
+	occupancy
 	leases
 	mem    *memory
 	pool   *shmring.Pool
@@ -82,7 +85,7 @@ type resident struct {
 func newPoolCache(capacity, warm int64, l leases) *poolCache {
 	m := newMemory(capacity)
 	return &poolCache{
-		books: newBooks(capacity, warm), leases: l, mem: m, pool: shmring.NewPool(m.buf, shmring.PoolOptions{}),
+		occupancy: newOccupancy(capacity, warm), leases: l, mem: m, pool: shmring.NewPool(m.buf, shmring.PoolOptions{}),
 		policy: policy.NewLearned(capacity), at: map[*policy.Item]*resident{},
 	}
 }
@@ -154,7 +157,7 @@ func (p *poolCache) loss(id uint32, _ any) (float64, bool) {
 // ringCache is upstream's: without room it frees the oldest chunks, up to twice
 // the largest object that it is made for, and tries once more.
 type ringCache struct {
-	books
+	occupancy
 	leases
 	mem   *memory
 	ring  *shmring.Ring
@@ -169,7 +172,7 @@ const maxObject = 128 * mib
 func newRingCache(capacity, warm int64, largest int64, l leases) *ringCache {
 	m := newMemory(capacity)
 	return &ringCache{
-		books: newBooks(capacity, warm), leases: l, mem: m, ring: shmring.NewRing(m.buf, shmring.RingOptions{}),
+		occupancy: newOccupancy(capacity, warm), leases: l, mem: m, ring: shmring.NewRing(m.buf, shmring.RingOptions{}),
 		limit: int(2 * min(max(maxObject, largest+shmring.HeaderSize), capacity)), at: map[*policy.Item]struct{}{},
 	}
 }
@@ -234,13 +237,14 @@ func (r *ringCache) room() (largest, padding int64) {
 // leasedCache is the learned policy without a placement, but with leases: what
 // a pool could save if any free bytes would do.
 type leasedCache struct {
-	books
+	occupancy
 	leases
 	*policy.Scored[*evict.Entry]
 }
 
 func newLeasedCache(capacity int64, l leases) *leasedCache {
-	c := &leasedCache{books: newBooks(capacity, 0), leases: l, Scored: policy.NewScored(policy.NewLearned(capacity), capacity)}
+	c := &leasedCache{occupancy: newOccupancy(capacity, 0), leases: l,
+		Scored: policy.NewScored(policy.NewLearned(capacity), capacity)}
 	c.Held = c.leases.leased
 	return c
 }
@@ -256,7 +260,7 @@ func (c *leasedCache) Get(it *policy.Item) bool {
 }
 
 func (c *leasedCache) Put(it *policy.Item) {
-	ok := c.leases.bytes()+it.Size <= c.books.capacity
+	ok := c.leases.bytes()+it.Size <= c.occupancy.capacity
 	if ok {
 		c.Scored.Put(it)
 	}

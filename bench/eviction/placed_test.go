@@ -62,11 +62,11 @@ func TestLeasedItemsStay(t *testing.T) {
 				}
 				left++
 				if slices.Contains(last, gone) {
-					t.Fatalf("%s: a leased item went", s.name)
+					t.Fatalf("%s: a leased item was evicted", s.name)
 				}
 			}
 			if bytes > capacity || bytes != c.account().live {
-				t.Fatalf("%s: %d bytes in %d, the books say %d", s.name, bytes, capacity, c.account().live)
+				t.Fatalf("%s: %d bytes in %d, the cache counted %d", s.name, bytes, capacity, c.account().live)
 			}
 			if !now[it] {
 				refused++
@@ -78,7 +78,8 @@ func TestLeasedItemsStay(t *testing.T) {
 		}
 		b := c.account()
 		if left == 0 || b.refused != refused || b.blocked > refused || s.exact && b.blocked > 0 {
-			t.Errorf("%s: %d went, %d refused, the books say %d and %d blocked", s.name, left, refused, b.refused, b.blocked)
+			t.Errorf("%s: %d evicted, %d refused, the cache counted %d and %d blocked", s.name, left, refused,
+				b.refused, b.blocked)
 		}
 		c.close()
 	}
@@ -164,7 +165,7 @@ func TestRingPads(t *testing.T) {
 
 // TestBooksCountWhenWarm, and blocked is only what would have had room.
 func TestBooksCountWhenWarm(t *testing.T) {
-	b := newBooks(100, 30)
+	b := newOccupancy(100, 30)
 	b.live = 30
 	b.count(&policy.Item{Size: 30}, true, room{0, 70, 0})
 	b.live = 50
@@ -174,7 +175,8 @@ func TestBooksCountWhenWarm(t *testing.T) {
 	if b.puts != 3 || b.refused != 2 || b.blocked != 1 || b.live != 50 {
 		t.Errorf("%+v", b)
 	}
-	if w := wasteOf(&b); w.used != 0.5 || w.least != 0.5 || w.hole != 0.5 || w.blocked != 1.0/3 || w.padding < 0.0999 || w.padding > 0.1001 {
+	if w := wasteOf(&b); w.used != 0.5 || w.least != 0.5 || w.hole != 0.5 || w.blocked != 1.0/3 ||
+		w.padding < 0.0999 || w.padding > 0.1001 {
 		t.Errorf("%+v", w)
 	}
 }

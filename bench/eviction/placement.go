@@ -74,7 +74,8 @@ func (r row) all() []fared {
 func printPlacements(o options, rows []row) {
 	names := placementNames()
 	fmt.Printf("Hit rate / saved cost, in %%, with leases of the last %d requests; the last two columns have none.\n\n", o.Leases)
-	fmt.Printf("| trace | GiB | %s |\n| --- | ---: |%s\n", strings.Join(names, " | "), strings.Repeat(" ---: |", len(names)))
+	fmt.Printf("| trace | GiB | %s |\n| --- | ---: |%s\n", strings.Join(names, " | "),
+		strings.Repeat(" ---: |", len(names)))
 	means := make([]fared, len(names))
 	for _, r := range rows {
 		fmt.Printf("| %s | %g |", r.workload, r.gib)
@@ -87,7 +88,8 @@ func printPlacements(o options, rows []row) {
 	fmt.Print("\nMeans over all rows, in %. Refused puts are shares of all puts; of those that are blocked, enough bytes were free\nor not leased, but not where they were needed.\n\n" +
 		"| cache | hit rate | byte hit rate | saved cost | puts refused | blocked |\n| --- | ---: | ---: | ---: | ---: | ---: |\n")
 	for i, m := range means {
-		fmt.Printf("| %s | %.1f | %.1f | %.1f | %.2f | %.2f |\n", names[i], 100*m.hits, 100*m.bytes, 100*m.cost, 100*m.refused, 100*m.blocked)
+		fmt.Printf("| %s | %.1f | %.1f | %.1f | %.2f | %.2f |\n", names[i], 100*m.hits, 100*m.bytes, 100*m.cost,
+			100*m.refused, 100*m.blocked)
 	}
 	fmt.Println()
 }

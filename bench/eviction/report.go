@@ -85,5 +85,6 @@ func printSummary(rows []row) {
 	})
 	first, second := ranked[0], ranked[1]
 	fmt.Printf("\nThe choice: %s saves %.1f %% of the cost, the next best, %s, %.1f %%, LRU %.1f %%, and the oracle %.1f %%.\n",
-		first.name, 100*first.mean.cost, second.name, 100*second.mean.cost, 100*all[0].mean.cost, 100*all[len(all)-1].mean.cost)
+		first.name, 100*first.mean.cost, second.name, 100*second.mean.cost, 100*all[0].mean.cost,
+		100*all[len(all)-1].mean.cost)
 }

@@ -88,7 +88,7 @@ func spin(copies []*cuda.Copy) (err error) {
 	return err
 }
 
-// target is memory of the device, with what is needed to check what arrived there.
+// target is memory of the device, with what is needed to check the bytes that were copied there.
 type target struct {
 	driver *cuda.Driver
 	memory *cuda.Memory
@@ -118,7 +118,7 @@ func (t *target) close() error {
 	return unix.Munmap(t.poison)
 }
 
-// check copies source to the poisoned device memory, and compares every byte of what arrived.
+// check copies source to the poisoned device memory, and compares every byte of the copy.
 func (t *target) check(source []byte) error {
 	for _, m := range [][]byte{t.poison[:len(source)], source} {
 		copied, err := t.driver.Copy(t.memory, 0, m)
@@ -134,7 +134,7 @@ func (t *target) check(source []byte) error {
 		return err
 	}
 	if !bytes.Equal(back, source) {
-		return fmt.Errorf("a copy of %d bytes arrived damaged", len(source))
+		return fmt.Errorf("a copy of %d bytes is damaged", len(source))
 	}
 	return nil
 }

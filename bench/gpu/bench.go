@@ -56,8 +56,8 @@ func run(ctx context.Context, o options) (err error) {
 	return ctx.Err()
 }
 
-// inTurns measures everything once in each repetition. Every second repetition goes backwards, so that nothing is
-// always measured after the same neighbour. What was measured before an error is worth reporting.
+// inTurns measures everything once in each repetition. Every second repetition goes backwards, so that
+// nothing is always measured after the same neighbour. What was measured before an error is worth reporting.
 func inTurns[T any](ctx context.Context, b *bench, all []T, measure func(T) error) error {
 	for repetition := range b.Repetitions {
 		order := slices.Clone(all)

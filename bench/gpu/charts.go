@@ -10,8 +10,10 @@ import (
 func (r *report) charts() map[string]chart.Chart {
 	size := func(x float64) string { return bytesText(int(x)) }
 	bandwidth := chart.Chart{Title: "single copies: bandwidth", X: "size of the copy", Y: "GB/s", XText: size}
-	submit := chart.Chart{Title: "single copies: the call that submits", X: "size of the copy", Y: "µs, median", XText: size, LogY: true}
-	register := chart.Chart{Title: "registering memory", X: "size of the memory", Y: "seconds for each GiB", XText: size}
+	submit := chart.Chart{Title: "single copies: the call that submits", X: "size of the copy", Y: "µs, median",
+		XText: size, LogY: true}
+	register := chart.Chart{Title: "registering memory", X: "size of the memory", Y: "seconds for each GiB",
+		XText: size}
 	for _, c := range r.Copies {
 		if c.Batch == 1 && c.Offset == 0 {
 			bandwidth.Add(c.Arm, float64(c.Size), c.Bandwidth)

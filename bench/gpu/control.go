@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// control is the negative control: the slot is overwritten before the copy's event. If the comparison did not find
-// that, its silence in the other runs would mean nothing.
+// control is the negative control: the slot is overwritten before the copy's event. If the comparison did not
+// find that, its silence in the other runs would mean nothing.
 type control struct {
 	Size   int `json:"size"`
 	Tries  int `json:"tries"`

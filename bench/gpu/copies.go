@@ -84,20 +84,22 @@ func (b *bench) sweep(ctx context.Context, arms []arm) error {
 		if total[p] == nil {
 			continue
 		}
-		row := copied{point: p, Bytes: p.Size * p.Batch, Submit: stats.Summarise(submit[p]), Total: stats.Summarise(total[p])}
+		row := copied{point: p, Bytes: p.Size * p.Batch, Submit: stats.Summarise(submit[p]),
+			Total: stats.Summarise(total[p])}
 		row.Bandwidth = stats.Gigabytes(row.Bytes, row.Total.Median)
 		b.report.Copies = append(b.report.Copies, row)
 	}
 	return err
 }
 
-// cells are single copies of every size and offset, and batches without an offset; for the sizes of objects alone,
-// single copies without an offset.
+// cells are single copies of every size and offset, and batches without an offset; for the sizes of objects
+// alone, single copies without an offset.
 func (b *bench) cells() (all []cell) {
 	for _, size := range b.sizes() {
 		all = append(all, cell{Size: size, Batch: 1})
 		if slices.Contains(b.KiB, size/kib) {
-			all = append(all, cell{Size: size, Offset: 8, Batch: 1}, cell{Size: size, Offset: 12, Batch: 1}, cell{Size: size, Batch: batch})
+			all = append(all, cell{Size: size, Offset: 8, Batch: 1}, cell{Size: size, Offset: 12, Batch: 1},
+				cell{Size: size, Batch: batch})
 		}
 	}
 	return all
@@ -153,7 +155,8 @@ func (b *bench) observeLink(ctx context.Context, a arm, size int) error {
 	case err := <-ended:
 		return err
 	}
-	link, err := b.report.Machine.querySMI("pcie.link.gen.current", "pcie.link.width.current", "pcie.link.gen.max", "pcie.link.width.max")
+	link, err := b.report.Machine.querySMI("pcie.link.gen.current", "pcie.link.width.current", "pcie.link.gen.max",
+		"pcie.link.width.max")
 	cancel()
 	if err != nil {
 		b.report.leaveOut("PCIe link under load", err.Error())

@@ -70,22 +70,22 @@ func (b *bench) measureCorrectness(ctx context.Context) (err error) {
 	b.report.Correct = c
 	run := &copying{b.driver, device, r.reader.Bytes(), s, make([]byte, size), free, c}
 	begin := time.Now()
-	var flight []flying
+	var pending []pendingCopy
 	for ; time.Since(begin) < b.Correctness && ctx.Err() == nil; c.Copies++ {
-		if len(flight) == inFlight {
-			if err := run.land(flight[0]); err != nil {
+		if len(pending) == inFlight {
+			if err := run.finish(pending[0]); err != nil {
 				return err
 			}
-			flight = flight[1:]
+			pending = pending[1:]
 		}
 		f, err := run.start(<-filled, c.Copies%inFlight)
 		if err != nil {
 			return err
 		}
-		flight = append(flight, f)
+		pending = append(pending, f)
 	}
-	for _, f := range flight {
-		if err := run.land(f); err != nil {
+	for _, f := range pending {
+		if err := run.finish(f); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func (b *bench) measureCorrectness(ctx context.Context) (err error) {
 // offsetOf returns an offset for the payload of a slot: different slots have different ones.
 func offsetOf(slot int) int { return []int{0, 8, 12}[slot%3] }
 
-// copying is what start and land share.
+// copying is what start and finish share.
 type copying struct {
 	driver *cuda.Driver
 	device *cuda.Memory
@@ -110,21 +110,22 @@ type copying struct {
 	result *correct
 }
 
-// flying is a copy that goes on.
-type flying struct {
+// pendingCopy is a copy that has started.
+type pendingCopy struct {
 	payload
 	copied *cuda.Copy
 	at     int // in the device's memory
 }
 
-func (c *copying) start(p payload, region int) (flying, error) {
+func (c *copying) start(p payload, region int) (pendingCopy, error) {
 	at := region * c.slots.size
 	copied, err := c.driver.Copy(c.device, at, c.slots.at(c.ring, offsetOf(p.slot), p.slot))
-	return flying{p, copied, at}, err
+	return pendingCopy{p, copied, at}, err
 }
 
-// land waits for the copy, gives the slot back to the writer, and only then compares what arrived.
-func (c *copying) land(f flying) error {
+// finish waits for the copy, returns the slot to the writer, and only then compares the copied bytes: a copy
+// that is not complete would be overwritten by the writer.
+func (c *copying) finish(f pendingCopy) error {
 	if err := f.copied.Wait(); err != nil {
 		return err
 	}

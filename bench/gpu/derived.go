@@ -65,7 +65,8 @@ func (r *report) derive() {
 			}
 			d := derived{
 				Size: one.Size, First: c.first, Second: c.second, Goal: c.goal,
-				Times: stats.Ratio(second.Total.Median, first.Total.Median), Noise: max(first.Total.Spread, second.Total.Spread),
+				Times: stats.Ratio(second.Total.Median, first.Total.Median),
+				Noise: max(first.Total.Spread, second.Total.Spread),
 			}
 			d.Verdict = verdict(d, r.Machine.Doubt)
 			r.Derived = append(r.Derived, d)

@@ -17,7 +17,8 @@ func single(arm string, size int, ns, spread float64) copied {
 func TestDerive(t *testing.T) {
 	r := newReport(options{ObjectKiB: []int{1024, 24576}})
 	r.Copies = []copied{
-		single(goRegistered, 64*mib, 100, 0.01), single(goUnregistered, 64*mib, 299, 0.05), single(torchPinned, 64*mib, 98, 0),
+		single(goRegistered, 64*mib, 100, 0.01), single(goUnregistered, 64*mib, 299, 0.05),
+		single(torchPinned, 64*mib, 98, 0),
 		single(goRegistered, mib, 10, 0), single(receiver, mib, 40, 0.2),
 		{point: point{goUnregistered, cell{Size: 4 * mib, Batch: 32}}, Total: stats.Summary{Median: 1}},
 	}

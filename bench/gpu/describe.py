@@ -32,7 +32,8 @@ def main() -> None:
         call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
         attributes.append({"number": number, "meaning": meaning, "value": value.value})
     release = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    print(json.dumps({"name": name.value.decode(), "pci_bus_id": bus.value.decode(), "cuda_of_driver": release, "attributes": attributes}))
+    print(json.dumps({"name": name.value.decode(), "pci_bus_id": bus.value.decode(), "cuda_of_driver": release,
+                      "attributes": attributes}))
 
 
 main()

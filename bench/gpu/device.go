@@ -14,7 +14,8 @@ import (
 //go:embed describe.py
 var describeScript string
 
-// describeDevice fills in what the figures belong to. Of a driver that can't be identified they are no results.
+// describeDevice fills in what the figures belong to. Of a driver that can't be identified they are no
+// results.
 func (b *bench) describeDevice(ctx context.Context) {
 	m := &b.report.Machine
 	var d struct {
@@ -23,7 +24,8 @@ func (b *bench) describeDevice(ctx context.Context) {
 		Version    string      `json:"cuda_of_driver"`
 		Attributes []attribute `json:"attributes"`
 	}
-	cmd := exec.CommandContext(ctx, cmp.Or(b.Python, "python3"), "-c", describeScript, cmp.Or(b.Library, "libcuda.so.1"), strconv.Itoa(b.Device))
+	cmd := exec.CommandContext(ctx, cmp.Or(b.Python, "python3"), "-c", describeScript,
+		cmp.Or(b.Library, "libcuda.so.1"), strconv.Itoa(b.Device))
 	p, err := process.Start(cmd)
 	if err == nil {
 		err = p.Receive(&d)

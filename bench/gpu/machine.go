@@ -40,7 +40,8 @@ type attribute struct {
 }
 
 func thisMachine() machine {
-	m := machine{CPUs: runtime.NumCPU(), CPU: cpuModel(), SharedMem: sharedMemory().Blocks * uint64(sharedMemory().Bsize)}
+	m := machine{CPUs: runtime.NumCPU(), CPU: cpuModel(),
+		SharedMem: sharedMemory().Blocks * uint64(sharedMemory().Bsize)}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		m.Kernel = unix.ByteSliceToString(u.Release[:])
@@ -87,13 +88,14 @@ func room(n int) error {
 	return nil
 }
 
-// querySMI returns fields that nvidia-smi reports of the GPU. It only reads. nvidia-smi numbers the GPUs in another
-// order than CUDA, and all of them, so the GPU is named by its place on the bus.
+// querySMI returns fields that nvidia-smi reports of the GPU. It only reads. nvidia-smi numbers the GPUs in
+// another order than CUDA, and all of them, so the GPU is named by its place on the bus.
 func (m *machine) querySMI(fields ...string) (map[string]string, error) {
 	if m.BusID == "" {
 		return nil, errors.New("nvidia-smi: which GPU it is could not be found out")
 	}
-	out, err := exec.Command("nvidia-smi", "-i", m.BusID, "--query-gpu="+strings.Join(fields, ","), "--format=csv,noheader,nounits").Output()
+	out, err := exec.Command("nvidia-smi", "-i", m.BusID, "--query-gpu="+strings.Join(fields, ","),
+		"--format=csv,noheader,nounits").Output()
 	if err != nil {
 		return nil, fmt.Errorf("nvidia-smi: %w", err)
 	}

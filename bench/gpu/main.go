@@ -1,10 +1,10 @@
 // Command gpu measures copies from a shared-memory ring to a GPU: how fast they are with the ring
 // registered and not, beside PyTorch's own memory and vLLM's way; what a call that submits takes; what
-// registering costs; and that every byte arrives while a writer reuses the ring.
+// registering costs; and that every byte is copied while a writer reuses the ring.
 //
-// Building needs nothing of NVIDIA's, and running only the driver: where there is none the program ends with status 2.
-// The arms that use PyTorch run in an interpreter that --python names, and are left out without one.
-// ../README.md describes parts and arms.
+// Building needs nothing of NVIDIA's, and running only the driver: where there is none the program ends with
+// status 2. The arms that use PyTorch run in an interpreter that --python names, and are left out without
+// one. ../README.md describes parts and arms.
 package main
 
 import (

@@ -39,7 +39,8 @@ func (b *bench) measureOverlap(ctx context.Context, p *peer) error {
 	err := inTurns(ctx, b, points, func(at point) error {
 		var t overlapTimes
 		err := p.ask(map[string]any{
-			"op": "overlap", "arm": at.Arm, "size": at.Size, "stride": slotsOf(0, at.Size).stride, "matrix": b.Matrix, "rounds": 2,
+			"op": "overlap", "arm": at.Arm, "size": at.Size, "stride": slotsOf(0, at.Size).stride, "matrix": b.Matrix,
+			"rounds": 2,
 		}, &t)
 		if err != nil {
 			return err
@@ -56,7 +57,8 @@ func (b *bench) measureOverlap(ctx context.Context, p *peer) error {
 			copies, compute = append(copies, t.Copies), append(compute, t.Compute)
 			both, cpu = append(both, t.Both), append(cpu, t.CPU)
 		}
-		row := overlap{Arm: at.Arm, Size: at.Size, Copies: stats.Summarise(copies), Compute: stats.Summarise(compute), Both: stats.Summarise(both), CPU: stats.Summarise(cpu)}
+		row := overlap{Arm: at.Arm, Size: at.Size, Copies: stats.Summarise(copies), Compute: stats.Summarise(compute),
+			Both: stats.Summarise(both), CPU: stats.Summarise(cpu)}
 		row.Ratio = stats.Ratio(row.Both.Median, max(row.Copies.Median, row.Compute.Median))
 		b.report.Overlap = append(b.report.Overlap, row)
 	}

@@ -23,7 +23,8 @@ type peer struct {
 	leftOut  map[string]string // reasons by arm
 }
 
-// errNoTorch reports that there is no PyTorch that can use the device. It wraps nothing: the text is the peer's.
+// errNoTorch reports that there is no PyTorch that can use the device. It wraps nothing: the text is the
+// peer's.
 type errNoTorch string
 
 func (e errNoTorch) Error() string { return string(e) }
@@ -99,7 +100,8 @@ func (a torchArm) name() string { return a.label }
 
 func (a torchArm) measure(c cell, rounds int) (t timings, err error) {
 	request := map[string]any{
-		"op": "measure", "arm": a.label, "size": c.Size, "offset": c.Offset, "stride": slotsOf(0, c.Size).stride, "batch": c.Batch, "rounds": rounds,
+		"op": "measure", "arm": a.label, "size": c.Size, "offset": c.Offset, "stride": slotsOf(0, c.Size).stride,
+		"batch": c.Batch, "rounds": rounds,
 	}
 	return t, a.peer.ask(request, &t)
 }

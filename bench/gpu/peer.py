@@ -31,8 +31,8 @@ class Copying:
         self.torch, self.device, self.source, self.destination = torch, device, source, destination
 
     def submit(self, view):
-        self.arrived = self.destination[: len(view)]
-        self.arrived.copy_(view, non_blocking=True)
+        self.copied = self.destination[: len(view)]
+        self.copied.copy_(view, non_blocking=True)
 
     def wait(self):
         if self.device.type == "cuda":
@@ -47,9 +47,9 @@ class Registered(Copying):
         self.driver, self.events = driver, []
 
     def submit(self, view):
-        self.arrived = self.destination[: len(view)]
+        self.copied = self.destination[: len(view)]
         stream = self.torch.cuda.current_stream().cuda_stream if self.device.type == "cuda" else 0
-        self.events.append(self.driver.copy(self.arrived.data_ptr(), view.data_ptr(), len(view), stream=stream))
+        self.events.append(self.driver.copy(self.copied.data_ptr(), view.data_ptr(), len(view), stream=stream))
 
     def wait(self):
         for event in self.events:
@@ -70,7 +70,7 @@ class Receiver(Copying):
         return view.pin_memory() if self.device.type == "cuda" else view.clone()
 
     def submit(self, view):
-        self.arrived = self.decode(view).to(self.device, non_blocking=True)
+        self.copied = self.decode(view).to(self.device, non_blocking=True)
 
 
 class ReceiverOfTwo(Receiver):
@@ -80,7 +80,7 @@ class ReceiverOfTwo(Receiver):
         half = len(view) // 2
         items = [self.decode(view[:half]), self.decode(view[half:])]
         joined = self.torch.concat(items, out=self.new(len(view)))
-        self.arrived = joined.to(self.device, non_blocking=True)
+        self.copied = joined.to(self.device, non_blocking=True)
 
 
 class ReceiverReusing(Receiver):
@@ -92,7 +92,7 @@ class ReceiverReusing(Receiver):
 
     def submit(self, view):
         self.buffer[: len(view)].copy_(view)
-        self.arrived = self.buffer[: len(view)].to(self.device, non_blocking=True)
+        self.copied = self.buffer[: len(view)].to(self.device, non_blocking=True)
 
 
 class Peer:
@@ -146,8 +146,8 @@ class Peer:
         arm.destination.fill_(POISON)
         arm.submit(view)
         arm.wait()
-        if not torch.equal(arm.arrived.cpu(), view):
-            raise RuntimeError(f"a copy of {size} bytes arrived damaged")
+        if not torch.equal(arm.copied.cpu(), view):
+            raise RuntimeError(f"a copy of {size} bytes is damaged")
         submit, total = [], []
         for _ in range(rounds):
             views = [self.view(arm, size, offset, stride) for _ in range(batch)]
@@ -166,7 +166,8 @@ class Peer:
         factor = torch.randn(matrix, matrix, device=self.device, dtype=torch.bfloat16)
         product = torch.empty_like(factor)
         views = [self.view(arm, size, 0, stride) for _ in range(min(max((1 << 30) // size, 8), 256))]
-        streams = [torch.cuda.Stream(self.device) if self.device.type == "cuda" else contextlib.nullcontext() for _ in range(2)]
+        streams = [torch.cuda.Stream(self.device) if self.device.type == "cuda" else contextlib.nullcontext()
+                   for _ in range(2)]
 
         def on(stream):
             return torch.cuda.stream(stream) if self.device.type == "cuda" else stream
@@ -218,7 +219,8 @@ def main():
     try:
         import torch
 
-        hello = {"versions": {"python": platform.python_version(), "torch": torch.__version__, "cuda of torch": str(torch.version.cuda)}}
+        hello = {"versions": {"python": platform.python_version(), "torch": torch.__version__,
+                              "cuda of torch": str(torch.version.cuda)}}
         if device != "cpu" and not torch.cuda.is_available():
             raise RuntimeError(f"torch {torch.__version__} finds no CUDA device")
         peer = Peer(torch, device)

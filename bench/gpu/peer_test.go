@@ -28,7 +28,7 @@ func torchPython(t *testing.T) string {
 	return ""
 }
 
-// TestPeerOnCPU runs the steps of every arm of PyTorch without a GPU. The peer compares what arrives.
+// TestPeerOnCPU runs the steps of every arm of PyTorch without a GPU. The peer compares the copied bytes.
 func TestPeerOnCPU(t *testing.T) {
 	t.Setenv("OMP_NUM_THREADS", "1") // on a busy machine several threads wait for each other
 	p, err := openPeer(t.Context(), torchPython(t), "cpu")
@@ -75,7 +75,8 @@ func TestPeerOnCPU(t *testing.T) {
 // TestTorchWithoutCUDA: its arms are left out, with PyTorch's reason, and everything else is measured.
 func TestTorchWithoutCUDA(t *testing.T) {
 	python, out := torchPython(t), t.TempDir()
-	o := runOnFake(t, []string{"CUDA_VISIBLE_DEVICES="}, "--quick", "--only", "copies", "--python", python, "--out", out)
+	o := runOnFake(t, []string{"CUDA_VISIBLE_DEVICES="}, "--quick", "--only", "copies", "--python", python, "--out",
+		out)
 	require.Zero(t, o.status, o.stderr)
 	r := readReport(t, out)
 	assert.Len(t, r.Copies, 3*4*2)
@@ -96,7 +97,8 @@ func TestNoTorch(t *testing.T) {
 		t.Skip("no python3:", err)
 	}
 	t.Setenv("PYTHONPATH", t.TempDir())
-	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("PYTHONPATH"), "torch.py"), []byte("raise ImportError('not this one')"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("PYTHONPATH"), "torch.py"),
+		[]byte("raise ImportError('not this one')"), 0o600))
 	_, err = openPeer(t.Context(), python, "cuda:0")
 	reason, ok := errors.AsType[errNoTorch](err)
 	require.True(t, ok, "%v", err)
@@ -106,7 +108,8 @@ func TestNoTorch(t *testing.T) {
 // TestTorchRegistered copies through ringcache.pin to the memory of the fake driver.
 func TestTorchRegistered(t *testing.T) {
 	cmd := exec.Command(torchPython(t), "testdata/registered.py", "peer.py", fakeDriver(t))
-	cmd.Env = append(os.Environ(), "PYTHONPATH=../../python/src", "PYTHONDONTWRITEBYTECODE=1", "FAKE_CUDA_DELAY_US=1000")
+	cmd.Env = append(os.Environ(), "PYTHONPATH=../../python/src", "PYTHONDONTWRITEBYTECODE=1",
+		"FAKE_CUDA_DELAY_US=1000")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 	assert.Equal(t, "ok\n", string(out))

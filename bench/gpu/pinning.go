@@ -65,7 +65,8 @@ func (b *bench) measurePinning(ctx context.Context) error {
 		if register[p] == nil {
 			continue
 		}
-		row := pinning{Size: p.Size, State: pageStates[p.State].name, Call: p.Call, Register: stats.Summarise(register[p]), Unregister: stats.Summarise(unregister[p])}
+		row := pinning{Size: p.Size, State: pageStates[p.State].name, Call: p.Call,
+			Register: stats.Summarise(register[p]), Unregister: stats.Summarise(unregister[p])}
 		row.PerGiB = row.Register.Median / 1e9 * gib / float64(p.Size)
 		b.report.Pinning = append(b.report.Pinning, row)
 	}

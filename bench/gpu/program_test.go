@@ -144,8 +144,8 @@ func TestNoDriver(t *testing.T) {
 	assert.NoDirExists(t, out)
 }
 
-// TestDeviceWithAnotherName runs what is left out where the driver is known as the fake: with another name for the fake, and
-// a program in place of nvidia-smi.
+// TestDeviceWithAnotherName runs what is left out where the driver is known as the fake: with another name
+// for the fake, and a program in place of nvidia-smi.
 func TestDeviceWithAnotherName(t *testing.T) {
 	fakeDriver(t) // skips without a compiler
 	source, err := os.ReadFile(fakeSource)
@@ -153,7 +153,8 @@ func TestDeviceWithAnotherName(t *testing.T) {
 	require.Contains(t, string(source), `"Fake GPU %d"`)
 	folder := t.TempDir()
 	renamed, library := filepath.Join(folder, "driver.c"), filepath.Join(folder, "libcuda.so.1")
-	require.NoError(t, os.WriteFile(renamed, bytes.ReplaceAll(source, []byte(`"Fake GPU %d"`), []byte(`"Test GPU %d"`)), 0o600))
+	require.NoError(t, os.WriteFile(renamed, bytes.ReplaceAll(source, []byte(`"Fake GPU %d"`),
+		[]byte(`"Test GPU %d"`)), 0o600))
 	require.NoError(t, compile(renamed, library))
 	const smi = `#!/bin/sh
 [ "$1 $2" = "-i 0000:00:00.0" ] || exit 1
@@ -186,11 +187,12 @@ func TestUnknownDevice(t *testing.T) {
 	assert.Equal(t, "NOT RESULTS: the device could not be identified: that needs python3. The figures only show that the program runs.", r.Notice)
 }
 
-// TestRefusedRegistrations: what processes are refused is counted; a ring that can't be registered is a failure,
-// which is reported beside what was measured.
+// TestRefusedRegistrations: what processes are refused is counted; a ring that can't be registered is a
+// failure, which is reported beside what was measured.
 func TestRefusedRegistrations(t *testing.T) {
 	out, log := t.TempDir(), filepath.Join(t.TempDir(), "log")
-	o := runOnFake(t, []string{"FAKE_CUDA_FAIL=cuMemHostRegister:0:1", "FAKE_CUDA_LOG=" + log}, "--quick", "--only", "copies,processes", "--out", out)
+	o := runOnFake(t, []string{"FAKE_CUDA_FAIL=cuMemHostRegister:0:1", "FAKE_CUDA_LOG=" + log}, "--quick", "--only",
+		"copies,processes", "--out", out)
 	assert.Equal(t, 1, o.status, o.stderr)
 	assert.Contains(t, o.stderr, "1 of 6 parts failed")
 	assert.Contains(t, o.stdout, "FAILED")
@@ -211,11 +213,12 @@ func TestRefusedRegistrations(t *testing.T) {
 	checkDriverLog(t, log)
 }
 
-// TestFailedCopy: what was measured before a failure is reported with it. The ring goes, although other copies
-// were in flight.
+// TestFailedCopy: what was measured before a failure is reported with it. The ring goes, although other
+// copies were in pending.
 func TestFailedCopy(t *testing.T) {
 	out, log := t.TempDir(), filepath.Join(t.TempDir(), "log")
-	o := runOnFake(t, []string{"FAKE_CUDA_FAIL=cuMemcpyHtoDAsync:80:700", "FAKE_CUDA_DELAY_US=2000", "FAKE_CUDA_LOG=" + log}, "--quick", "--only", "copies", "--out", out)
+	o := runOnFake(t, []string{"FAKE_CUDA_FAIL=cuMemcpyHtoDAsync:80:700", "FAKE_CUDA_DELAY_US=2000",
+		"FAKE_CUDA_LOG=" + log}, "--quick", "--only", "copies", "--out", out)
 	assert.Equal(t, 1, o.status, o.stderr)
 	r := readReport(t, out)
 	require.Len(t, r.Failed, 1)

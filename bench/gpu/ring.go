@@ -80,7 +80,8 @@ func (s slots) at(m []byte, offset, i int) []byte {
 // maxOffset is above the largest payload offset that is measured.
 const maxOffset = 64
 
-// ringSize returns the size of a ring with slots of at least the given bytes, and four at least of the largest.
+// ringSize returns the size of a ring with slots of at least the given bytes, and four at least of the
+// largest.
 func ringSize(bytes, largest int) int {
 	s := slotsOf(0, largest)
 	return max(4, (bytes+largest-1)/largest) * s.stride

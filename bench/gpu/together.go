@@ -58,7 +58,8 @@ func (b *bench) measureTogether(ctx context.Context) error {
 			continue
 		}
 		b.report.Together = append(b.report.Together, together{
-			Processes: p.Processes, Lock: p.Lock, Size: size, Codes: codes[p], Wait: stats.Summarise(wait[p]), Register: stats.Summarise(register[p]),
+			Processes: p.Processes, Lock: p.Lock, Size: size, Codes: codes[p], Wait: stats.Summarise(wait[p]),
+			Register: stats.Summarise(register[p]),
 		})
 	}
 	return err
@@ -104,7 +105,8 @@ type contextCost struct {
 	Cost   int `json:"cost_mib"`
 }
 
-// measureContext compares the device's memory in use, as nvidia-smi reports it, without and with such a process.
+// measureContext compares the device's memory in use, as nvidia-smi reports it, without and with such a
+// process.
 func (b *bench) measureContext(ctx context.Context) (err error) {
 	const what = "memory of a context"
 	if doubt := b.report.Machine.Doubt; doubt != "" {

@@ -1,5 +1,5 @@
-// Command hash times the hash of an encoded image, as package mmhash and as vLLM with Python's blake3 compute it: the
-// same bytes, in turns, one call at a time, and the same hash, which is compared.
+// Command hash times the hash of an encoded image, as package mmhash and as vLLM with Python's blake3 compute
+// it: the same bytes, in turns, one call at a time, and the same hash, which is compared.
 //
 //	cd bench && go run ./hash -python "$(../interop/setup.sh)/bin/python"
 package main
@@ -50,14 +50,16 @@ func run(o options) (err error) {
 		return err
 	}
 	procs := runtime.GOMAXPROCS(0)
-	fmt.Printf("%9s  %9s %9s  %9s %9s %6s  %9s %9s %6s\n", "KiB", "Python µs", "median", "1 proc", "median", "ratio", fmt.Sprint(procs, " procs"), "median", "ratio")
+	fmt.Printf("%9s  %9s %9s  %9s %9s %6s  %9s %9s %6s\n", "KiB", "Python µs", "median", "1 proc", "median", "ratio",
+		fmt.Sprint(procs, " procs"), "median", "ratio")
 	for _, kib := range o.Sizes {
 		python, one, all, err := measure(peer, h, kib<<10, o.Rounds, procs)
 		if err != nil {
 			return err
 		}
 		fmt.Printf("%9d  %9.1f %9.1f  %9.1f %9.1f %6.2f  %9.1f %9.1f %6.2f\n", kib, python.least(), python.median(),
-			one.least(), one.median(), python.least()/one.least(), all.least(), all.median(), python.least()/all.least())
+			one.least(), one.median(), python.least()/one.least(), all.least(), all.median(),
+			python.least()/all.least())
 	}
 	fmt.Println("ratio: Python's least time over ours")
 	return nil

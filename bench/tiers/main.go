@@ -1,5 +1,5 @@
-// Command tiers compares eviction rules on prompts whose parts need the part in front of them: what a level of package tier
-// does with chunks. README.md has the results.
+// Command tiers compares eviction rules on prompts whose parts need the part in front of them: what a level
+// of package tier does with chunks. README.md has the results.
 package main
 
 import (

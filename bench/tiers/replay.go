@@ -49,8 +49,8 @@ func (r result) add(o result, weight float64) result {
 	return result{r.parts + weight*o.parts, r.tokens + weight*o.tokens}
 }
 
-// replay looks up each prompt, and puts what was not there. What was found stays meanwhile: all of it is in front of
-// what is put.
+// replay looks up each prompt, and puts what was not there. What was found stays meanwhile: all of it is in
+// front of what is put.
 func replay(prompts []prompt, c cache) (result, error) {
 	var found, all result
 	for i, p := range prompts {

@@ -17,7 +17,9 @@ const gib = 1 << 30
 
 func TestTracesAreReproducible(t *testing.T) {
 	same := func(a, b prompt) bool {
-		return slices.EqualFunc(a, b, func(x, y *policy.Item) bool { return x.Key == y.Key && x.Size == y.Size && x.Cost == y.Cost })
+		return slices.EqualFunc(a, b, func(x, y *policy.Item) bool {
+			return x.Key == y.Key && x.Size == y.Size && x.Cost == y.Cost
+		})
 	}
 	for _, w := range workloads {
 		a, b, c := w.trace(1, 500), w.trace(1, 500), w.trace(2, 500)
@@ -77,7 +79,8 @@ func TestContendersKeepPrefixes(t *testing.T) {
 				for _, it := range all {
 					if got.Has(it) {
 						bytes += it.Size
-						require.True(t, it.Parent == nil || got.Has(it.Parent), "%s, %s: a child without its parent", w.name, c.name)
+						require.True(t, it.Parent == nil || got.Has(it.Parent), "%s, %s: a child without its parent",
+							w.name, c.name)
 					}
 				}
 				require.Equal(t, bytes, got.Used())
@@ -128,8 +131,8 @@ func TestRoomForAll(t *testing.T) {
 	}
 }
 
-// The learned rule finds more than LRU of documents, and nearly as much of conversations; the oracle finds more than any
-// rule. compare itself fails if one exceeds the bound.
+// The learned rule finds more than LRU of documents, and nearly as much of conversations; the oracle finds
+// more than any rule. compare itself fails if one exceeds the bound.
 func TestLearnedBesideLRU(t *testing.T) {
 	least := map[string]float64{"rag": 0.03, "conversations": -0.01}
 	for _, w := range workloads {
@@ -204,7 +207,8 @@ func TestReport(t *testing.T) {
 	require.NoError(t, run(o))
 	text, err := os.ReadFile(filepath.Join(o.Out, "tiers.md"))
 	require.NoError(t, err)
-	for _, want := range []string{"| rag | 12 |", "| rag | 24 |", "| conversations | 24 |", "| bound |", "| learned |"} {
+	for _, want := range []string{"| rag | 12 |", "| rag | 24 |", "| conversations | 24 |", "| bound |",
+		"| learned |"} {
 		require.Contains(t, string(text), want)
 	}
 	for _, w := range workloads {

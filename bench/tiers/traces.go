@@ -9,7 +9,8 @@ import (
 	"github.com/ringcache/ringcache/bench/internal/policy"
 )
 
-// prompt is what one request looks up, in order: each item but the first is the child of the one in front of it.
+// prompt is what one request looks up, in order: each item but the first is the child of the one in front of
+// it.
 type prompt []*policy.Item
 
 // workload draws the prompts of a trace.
@@ -66,9 +67,10 @@ func (d *drawer) times(mean float64) int { return 1 + int(d.rng.ExpFloat64()*(me
 // chunk is the least that a cache keeps, in tokens.
 const chunk = 256
 
-// documents are 3000, of 16 pages in the mean, behind one system prompt. A prompt has the pages of a document up to one of
-// them, and a question that never returns. Few documents are popular, and in a document the pages in front are. Half of
-// the questions are shorter than a chunk, so that no part of the prompt is for them.
+// documents are 3000, of 16 pages in the mean, behind one system prompt. A prompt has the pages of a document
+// up to one of them, and a question that never returns. Few documents are popular, and in a document the
+// pages in front are. Half of the questions are shorter than a chunk, so that no part of the prompt is for
+// them.
 func documents(d *drawer, prompts int) []prompt {
 	const most = 80
 	system := d.item(nil, 500, 500)
@@ -94,8 +96,8 @@ func documents(d *drawer, prompts int) []prompt {
 }
 
 // conversations are 400 at once, behind 8 system prompts of different popularity. Each request has the whole
-// conversation, and a new turn of user and model. Half of the users leave after one turn, the others after 5 in the mean, and
-// another one comes. A few users are much more active than the others.
+// conversation, and a new turn of user and model. Half of the users leave after one turn, the others after 5
+// in the mean, and another one comes. A few users are much more active than the others.
 func conversations(d *drawer, prompts int) []prompt {
 	type conversation struct {
 		parts prompt

@@ -85,7 +85,8 @@ func run(root, pkg, bench string) error {
 		calls, checks = calls+f.calls, checks+f.checks
 		files[f.file] = true
 	}
-	fmt.Printf("%s: %d functions in %d files, %d calls, %d errors checked\n", bench, len(all), len(files), calls, checks)
+	fmt.Printf("%s: %d functions in %d files, %d calls, %d errors checked\n", bench, len(all), len(files), calls,
+		checks)
 	return nil
 }
 
@@ -101,7 +102,8 @@ func profile(root, pkg, bench, out string, n int) (map[string][]block, error) {
 		exact = append(exact, "^"+regexp.QuoteMeta(part)+"$")
 	}
 	pattern := strings.Join(exact, "/")
-	cmd := exec.Command("go", "test", "-run", "^$", "-bench", pattern, "-skip", pattern+"/.", "-benchtime", fmt.Sprint(n, "x"),
+	cmd := exec.Command("go", "test", "-run", "^$", "-bench", pattern, "-skip", pattern+"/.", "-benchtime",
+		fmt.Sprint(n, "x"),
 		"-covermode", "atomic", "-coverpkg", "./...", "-coverprofile", out, pkg)
 	cmd.Dir = root
 	if b, err := cmd.CombinedOutput(); err != nil {

@@ -14,8 +14,8 @@ type agentCommand struct{}
 // Run answers requests until the end of input, or a signal to stop. Either way
 // the segments that the agent made are removed.
 func (agentCommand) Run() error {
-	// A reader of our output that went away is an error of writing, not the end
-	// of the process.
+	// When the reader of stdout has closed it, a write fails, and SIGPIPE must not end the process before the
+	// segments are removed.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

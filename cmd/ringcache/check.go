@@ -32,20 +32,22 @@ func (h *handle) UnmarshalText(text []byte) error {
 	var rest string
 	n, err := fmt.Sscanf(string(text)+" end", "%d:%d %s", &h.Address, &h.ID, &rest)
 	if err != nil || n != 3 || rest != "end" || h.ID >= shmring.IDLimit {
-		return fmt.Errorf("%q is no handle: want ADDRESS:ID, such as 4096:17", text)
+		return fmt.Errorf("%q is not a handle: write it as ADDRESS:ID, such as 4096:17", text)
 	}
 	return nil
 }
 
 // Help is the end of ringcache check --help.
 func (checkCommand) Help() string {
-	return `It only reads, and a writer and its readers may go on meanwhile. Of a pool every object is checked. Where the chunks of a ring are is in the
-memory of the process that writes it, so of a fifo, and of a foreign segment (one that vLLM made, without a sidecar), only the chunks that --at names are.
+	return `It only reads, and a writer and its readers may go on meanwhile. Of a pool every object is checked. Where the
+chunks of a ring are is in the memory of the process that writes it, so of a fifo, and of a foreign segment
+(one that vLLM made, without a sidecar), only the chunks that --at names are.
 
-Each line is a file, an offset in it, what is wrong, what it must be, and what it is. The last line is a summary.
+Each line is a file, an offset in it, what is wrong, what it must be, and what it is. The last line is a
+summary.
 
-The exit status is 0 if everything that was looked at is right, 1 if something is wrong or nothing could be looked at, and 80 if the command line
-is wrong.`
+The exit status is 0 if everything that was looked at is right, 1 if something is wrong or nothing could be
+looked at, and 80 if the command line is wrong.`
 }
 
 // Run checks a segment and prints what is wrong.
@@ -89,7 +91,7 @@ func printReport(w io.Writer, r *check.Report) error {
 	switch {
 	case r.Alive:
 		state = fmt.Sprintf("its writer (pid %d) lives", r.PID)
-	case r.Layout == 0:
+	case r.Policy == "foreign":
 		state = "without a sidecar"
 	}
 	if r.Policy == "fifo" && r.Chunks == 0 && len(r.Findings) == 0 {

@@ -32,7 +32,8 @@ func TestCheckCommand(t *testing.T) {
 	dir := t.TempDir()
 	tensor := &serde.Tensor{DType: "uint8", Shape: []int{1000}, Data: make([]byte, 1000)}
 	create := func(name string, create func(objstore.Options) (objstore.Store, error)) (objstore.Store, serde.Address) {
-		w, err := create(objstore.Options{Name: name, Dir: dir, RingSize: 1 << 16, Readers: 1, FullSums: name == "pool"})
+		w, err := create(objstore.Options{Name: name, Dir: dir, RingSize: 1 << 16, Readers: 1,
+			FullSums: name == "pool"})
 		require.NoError(t, err)
 		r, err := w.Begin("r")
 		require.NoError(t, err)
@@ -49,7 +50,8 @@ func TestCheckCommand(t *testing.T) {
 	require.Regexp(t, `^pool: pool of 0\.\d+\.\d+, its writer \(pid \d+\) lives: 1 chunks with 1\d\d\d bytes checked, .* 0 findings\n$`, out)
 	out, err = checkOutput(t, "fifo", "--dir", dir)
 	require.NoError(t, err)
-	require.Regexp(t, `^where the chunks .* in the memory of its writer; .*\nfifo: .* 0 findings\n$`, out, "the summary is the last line")
+	require.Regexp(t, `^where the chunks .* in the memory of its writer; .*\nfifo: .* 0 findings\n$`, out,
+		"the summary is the last line")
 	at := fmt.Sprintf("--at=%d:%d", first.Address, first.ID)
 	out, err = checkOutput(t, "fifo", "--dir", dir, at, "--size", "65536", "--release", "0.33.0")
 	require.NoError(t, err)

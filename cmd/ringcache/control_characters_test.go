@@ -25,13 +25,16 @@ func TestControlCharacters(t *testing.T) {
 		{Name: "na" + evil, Size: 3, Parent: "pa" + evil, Tenant: "te" + evil, Note: []byte("no" + evil)},
 	}})
 	require.Equal(t, wire.StatusReserved, one(t, items, err).Status)
-	items, err = c.Commit(t.Context(), wire.Request{Lease: "lease", Space: "sp" + evil, Names: []string{"na" + evil}, Keep: true})
+	items, err = c.Commit(t.Context(), wire.Request{Lease: "lease", Space: "sp" + evil, Names: []string{"na" + evil},
+		Keep: true})
 	require.Equal(t, wire.StatusOK, one(t, items, err).Status)
 	require.NoError(t, c.Clear(t.Context(), "sp"+evil))
 	clean := func(what, text string) {
 		t.Helper()
 		for _, line := range strings.Split(text, "\n") {
-			require.False(t, strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }), "%s: %q", what, line)
+			require.False(t, strings.ContainsFunc(line, func(r rune) bool {
+				return !unicode.IsPrint(r)
+			}), "%s: %q", what, line)
 		}
 	}
 	s.wait(`"msg":"objects were deleted"`)
@@ -43,7 +46,8 @@ func TestControlCharacters(t *testing.T) {
 	}
 
 	for _, level := range []string{folder, "shm:ringcache"} {
-		for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"verify"}, {"verify", "--json"}, {"get", "--space", "sp" + evil}, {"rm", "--space", "sp" + evil}, {"rm", "--json", "--space", "sp" + evil}} {
+		for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"verify"}, {"verify", "--json"},
+			{"get", "--space", "sp" + evil}, {"rm", "--space", "sp" + evil}, {"rm", "--json", "--space", "sp" + evil}} {
 			args = append([]string{"tier", args[0], "--dir", s.shm, level}, args[1:]...)
 			if args[1] == "get" || args[1] == "rm" {
 				args = append(args, "none"+evil)
@@ -59,6 +63,7 @@ func TestControlCharacters(t *testing.T) {
 		require.Zero(t, code)
 		var got listed
 		require.NoError(t, json.Unmarshal([]byte(out), &got))
-		require.Equal(t, listed{Space: "sp" + evil, Name: "na" + evil, Size: 3, Parent: "pa" + evil, Tenant: "te" + evil, Note: "no" + evil}, got)
+		require.Equal(t, listed{Space: "sp" + evil, Name: "na" + evil, Size: 3, Parent: "pa" + evil,
+			Tenant: "te" + evil, Note: "no" + evil}, got)
 	}
 }

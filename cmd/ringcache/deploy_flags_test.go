@@ -39,7 +39,8 @@ func bytesOf(t *testing.T, text string) int64 {
 	return n << map[string]int{"": 0, "k": 10, "m": 20, "g": 30}[strings.ToLower(m[2])]
 }
 
-// fits checks the sizes of one daemon: the mount of shared memory, its memory limit, and the time that its end has.
+// fits checks the sizes of one daemon: the mount of shared memory, its memory limit, and the time that its
+// end has.
 func fits(t *testing.T, c daemon.Config, shm, limit int64, end time.Duration) {
 	t.Helper()
 	require.Equal(t, "/run/ringcache", filepath.Dir(c.Socket), "the folder that is shared")
@@ -70,7 +71,8 @@ func usesConnector(t *testing.T, args []string) {
 		}
 		config := map[string]string{}
 		require.NoError(t, json.Unmarshal([]byte(args[i+1]), &config))
-		require.Equal(t, map[string]string{"ec_connector": "EncoderCacheConnector", "ec_connector_module_path": "ringcache.vllm", "ec_role": "ec_both"}, config)
+		require.Equal(t, map[string]string{"ec_connector": "EncoderCacheConnector",
+			"ec_connector_module_path": "ringcache.vllm", "ec_role": "ec_both"}, config)
 		return
 	}
 	t.Fatalf("%q has no --ec-transfer-config", args)
@@ -133,7 +135,8 @@ func TestDeploymentOfKubernetes(t *testing.T) {
 			server, engine := pods[0], pods[len(pods)-1]
 			shm, mounts := int64(0), map[string]string{}
 			for _, p := range []pod{server, engine} {
-				require.Equal(t, map[string]any{"runAsUser": 0, "runAsGroup": 0, "seccompProfile": map[string]any{"type": "RuntimeDefault"}}, p.SecurityContext)
+				require.Equal(t, map[string]any{"runAsUser": 0, "runAsGroup": 0,
+					"seccompProfile": map[string]any{"type": "RuntimeDefault"}}, p.SecurityContext)
 				for _, v := range p.Volumes {
 					source := ""
 					switch {
@@ -204,20 +207,23 @@ func TestDeploymentOfSystemd(t *testing.T) {
 		}
 	}
 	command := strings.Fields(service["ExecStart"])
-	require.Equal(t, []string{"/usr/local/bin/ringcache", "serve", "--config", "/etc/ringcache/ringcache.yaml"}, command)
+	require.Equal(t, []string{"/usr/local/bin/ringcache", "serve", "--config", "/etc/ringcache/ringcache.yaml"},
+		command)
 	command[3] = deployed("systemd", "ringcache.yaml")
 	c, name := parsed(t, command[1:])
 	require.Equal(t, "serve run", name)
 	require.Equal(t, "/run/"+service["RuntimeDirectory"], filepath.Dir(c.Socket))
 	require.Equal(t, "/var/cache/"+service["CacheDirectory"], c.Disk)
-	require.Equal(t, strconv.Itoa(badConfig)+" 80", service["RestartPreventExitStatus"], "neither a wrong configuration nor a wrong command line mends itself")
+	require.Equal(t, strconv.Itoa(badConfig)+" 80", service["RestartPreventExitStatus"],
+		"neither a wrong configuration nor a wrong command line mends itself")
 	end, err := time.ParseDuration(service["TimeoutStopSec"])
 	require.NoError(t, err)
 	require.Greater(t, end, c.Drain)
 	files, err := strconv.Atoi(service["LimitNOFILE"])
 	require.NoError(t, err)
 	require.Greater(t, files, c.MaxConnections+c.MaxSessions+256)
-	require.Equal(t, "yes", service["RuntimeDirectoryPreserve"], "or the socket of ringcache.socket would go with the service")
+	require.Equal(t, "yes", service["RuntimeDirectoryPreserve"],
+		"or the socket of ringcache.socket would go with the service")
 
 	text, err = os.ReadFile(deployed("systemd", "ringcache.socket"))
 	require.NoError(t, err)

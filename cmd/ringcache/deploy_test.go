@@ -116,15 +116,18 @@ func tools(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestDeploymentSchemas: each file passes its checker, and a copy with a defect does not, so that the checker is one.
+// TestDeploymentSchemas: each file passes its checker, and a copy with a defect does not, so that the checker
+// is one.
 func TestDeploymentSchemas(t *testing.T) {
 	bin := tools(t)
 	for name, c := range map[string]struct {
 		file, good, bad string
 		command         []string
 	}{
-		"compose":   {"compose.yaml", "    healthcheck:", "    healthchecks:", []string{"check-jsonschema", "--builtin-schema", "vendor.compose-spec"}},
-		"sidecar":   {"kubernetes/sidecar.yaml", "emptyDir: {medium:", "emptyDir: {kind:", []string{"kubernetes-validate", "--strict"}},
+		"compose": {"compose.yaml", "    healthcheck:", "    healthchecks:",
+			[]string{"check-jsonschema", "--builtin-schema", "vendor.compose-spec"}},
+		"sidecar": {"kubernetes/sidecar.yaml", "emptyDir: {medium:", "emptyDir: {kind:",
+			[]string{"kubernetes-validate", "--strict"}},
 		"daemonset": {"kubernetes/daemonset.yaml", "hostPID:", "hostPid:", []string{"kubernetes-validate", "--strict"}},
 		"image":     {"Containerfile", "WORKDIR /src", "WORKDIR src", []string{"hadolint", "--no-color"}},
 	} {
@@ -160,7 +163,8 @@ func TestDeploymentUnits(t *testing.T) {
 		service = strings.ReplaceAll(service, "/usr/local/bin/ringcache", binary)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "ringcache.service"), []byte(service), 0o600))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "ringcache.socket"), []byte(socket), 0o600))
-		out, err := exec.Command(analyze, "verify", "--man=no", filepath.Join(dir, "ringcache.service"), filepath.Join(dir, "ringcache.socket")).CombinedOutput()
+		out, err := exec.Command(analyze, "verify", "--man=no", filepath.Join(dir, "ringcache.service"),
+			filepath.Join(dir, "ringcache.socket")).CombinedOutput()
 		return string(out), err
 	}
 	out, err := verify(string(service), string(socket))
@@ -169,7 +173,8 @@ func TestDeploymentUnits(t *testing.T) {
 	}
 	require.NoError(t, err, out)
 	require.Empty(t, out)
-	for good, bad := range map[string]string{"Type=notify": "Type=notified", "WatchdogSec=": "WatchDogSeconds=", "ListenStream=": "ListenOn="} {
+	for good, bad := range map[string]string{"Type=notify": "Type=notified", "WatchdogSec=": "WatchDogSeconds=",
+		"ListenStream=": "ListenOn="} {
 		require.Contains(t, string(service)+string(socket), good)
 		out, _ := verify(strings.Replace(string(service), good, bad, 1), strings.Replace(string(socket), good, bad, 1))
 		require.NotEmpty(t, out, "%s passes", bad)

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEncoderPageCommands: the command takes every command line of docs/encoder.md, and the page's settings are those of the files in deploy.
+// TestEncoderPageCommands: the command takes every command line of docs/encoder.md, and the page's settings
+// are those of the files in deploy.
 func TestEncoderPageCommands(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "encoder.md"))
 	require.NoError(t, err)

@@ -59,7 +59,8 @@ func TestFewDescriptors(t *testing.T) {
 		t.Skipf("the limit of open files can't be set: %v", err)
 	}
 	s := newServing(t, "--disk", t.TempDir())
-	args := append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, limit), "sh", os.Args[0], "serve"}, s.flags...)
+	args := append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, limit), "sh", os.Args[0], "serve"},
+		s.flags...)
 	cmd := exec.Command("/bin/sh", args...)
 	cmd.Env = append(os.Environ(), "RINGCACHE_TEST_COMMAND=1", "NOTIFY_SOCKET=")
 	s.launch(cmd)

@@ -8,11 +8,9 @@ import (
 	"maps"
 	"math"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/ringcache/ringcache/fuzz"
@@ -43,19 +41,23 @@ type fuzzCommand struct {
 
 // Help is the end of ringcache fuzz --help.
 func (fuzzCommand) Help() string {
-	return `Generates sequences of operations, performs each on two systems, and compares their replies and states. The first difference is printed as the
-shortest sequence of agent lines that shows it, with both replies and the command that finds it again.
+	return `Generates sequences of operations, performs each on two systems, and compares their replies and states. The
+first difference is printed as the shortest sequence of agent lines that shows it, with both replies and the
+command that finds it again.
 
-The families are ring (the ring alone), store (stores of the policy fifo with their readers), lru, and pair (the mirrored caches).
+The families are ring (the ring alone), store (stores of the policy fifo with their readers), lru, and pair
+(the mirrored caches).
 
-A command is run by the shell. It reads one JSON object per line from stdin and writes one per line to stdout, as ringcache agent does (docs/agent.md).
+A command is run by the shell. It reads one JSON object per line from stdin and writes one per line to stdout,
+as ringcache agent does (docs/agent.md).
 
-With --placement own a system needs the operations ring.fill and ring.peek, too; docs/test-your-own-ring.md lists the invariants, and examples/ringtest/agent.py is a
-system in Python to copy.
+With --placement own a system needs the operations ring.fill and ring.peek, too; docs/test-your-own-ring.md
+lists the invariants, and examples/ringtest/agent.py is a system in Python to copy.
 
 Progress goes to stderr, and one line for each family to stdout.
 
-The exit status is 0 if there was no difference, 1 if there was one or a system broke, and 80 if the command line is wrong.`
+The exit status is 0 if there was no difference, 1 if there was one or a system broke, and 80 if the command
+line is wrong.`
 }
 
 // Validate is called by kong.
@@ -85,24 +87,17 @@ func (c fuzzCommand) Validate() error {
 
 // invariants returns the names of those that --placement own checks.
 func (c fuzzCommand) invariants() []string {
+	checked, _ := ringrules.Options{FIFO: c.Fifo}.Checked() // the error would be about Without
 	var names []string
-	for _, i := range ringrules.Invariants() {
-		switch i.Name {
-		case "placement", "stale-at-once": // off, and no flag switches them on
-		case "fifo":
-			if c.Fifo {
-				names = append(names, i.Name)
-			}
-		default:
-			names = append(names, i.Name)
-		}
+	for _, i := range checked {
+		names = append(names, i.Name)
 	}
 	return names
 }
 
 // Run compares, or replays.
 func (c fuzzCommand) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	defer stop()
 	if c.Placement == "own" {
 		return c.ownPlacement(ctx)
@@ -144,21 +139,14 @@ func (c fuzzCommand) families() ([]system.Family, error) {
 // compare runs one family until there is a difference.
 func (c fuzzCommand) compare(ctx context.Context, s *fuzzSystems, family system.Family) error {
 	c.Ops = c.atLeast()
-	began, shown := time.Now(), time.Now()
+	began := time.Now()
 	d := system.Differential{
 		Family: family, Case: s.caseOf(family), Lead: s.lead(family), Follower: s.follower(family),
 		LeadName: s.leadName(family), FollowerName: c.Against,
 		Seed: c.Seed, Ops: c.Ops, Length: c.Length,
-		Repeat: func(seed uint64) string { return c.repeat(family, s.release.Version, seed) },
-		Progress: func(r system.Result) {
-			if time.Since(shown) > 10*time.Second {
-				shown = time.Now()
-				fmt.Fprintf(os.Stderr, "%s %s: %d operations, %.0f a second\n", family.Name, s.release.Version, r.Ops, perSecond(r.Ops, began))
-			}
-		},
-	}
-	if c.Minutes > 0 {
-		d.Until = began.Add(time.Duration(c.Minutes * float64(time.Minute)))
+		Repeat:   func(seed uint64) string { return c.repeat(family, s.release.Version, seed) },
+		Progress: showProgress(family.Name+" "+s.release.Version, began),
+		Until:    c.until(began),
 	}
 	r, err := d.Run(ctx)
 	if err != nil {
@@ -170,7 +158,8 @@ func (c fuzzCommand) compare(ctx context.Context, s *fuzzSystems, family system.
 		differences = 1
 	}
 	fmt.Printf("%s, vLLM %s, %s against %s: %d operations in %d sequences%s, seeds %d to %d, %.1f seconds, %.0f a second, %d differences\n",
-		family.Name, s.release.Version, s.leadName(family), c.Against, r.Ops, r.Sequences, parted(r.Parted), r.First, r.Last,
+		family.Name, s.release.Version, s.leadName(family), c.Against, r.Ops, r.Sequences, parted(r.Parted), r.First,
+		r.Last,
 		time.Since(began).Seconds(), perSecond(r.Ops, began), differences)
 	switch broken := (*system.BrokenError)(nil); {
 	case r.Failure == nil && r.Ops == 0:
@@ -194,9 +183,28 @@ func (c fuzzCommand) atLeast() int {
 	return 100000
 }
 
+// until returns when no further sequence begins; zero without --minutes.
+func (c fuzzCommand) until(began time.Time) time.Time {
+	if c.Minutes == 0 {
+		return time.Time{}
+	}
+	return began.Add(time.Duration(c.Minutes * float64(time.Minute)))
+}
+
+// showProgress returns a function that prints the operations so far, at most every ten seconds.
+func showProgress(what string, began time.Time) func(system.Result) {
+	shown := began
+	return func(r system.Result) {
+		if time.Since(shown) > 10*time.Second {
+			shown = time.Now()
+			fmt.Fprintf(os.Stderr, "%s: %d operations, %.0f a second\n", what, r.Ops, perSecond(r.Ops, began))
+		}
+	}
+}
+
 // ownPlacement tests a ring by what holds for any correct one.
 func (c fuzzCommand) ownPlacement(ctx context.Context) error {
-	began, shown := time.Now(), time.Now()
+	began := time.Now()
 	name := cmp.Or(c.System, "ours")
 	r := system.Rings{
 		Start:   c.underTest,
@@ -204,15 +212,8 @@ func (c fuzzCommand) ownPlacement(ctx context.Context) error {
 		Repeat: func(seed uint64) string {
 			return commandLine(append(append([]string{"ringcache", "fuzz", "ring"}, c.ownFlags()...), c.from(seed)...))
 		},
-		Progress: func(r system.Result) {
-			if time.Since(shown) > 10*time.Second {
-				shown = time.Now()
-				fmt.Fprintf(os.Stderr, "ring, own placement: %d operations, %.0f a second\n", r.Ops, perSecond(r.Ops, began))
-			}
-		},
-	}
-	if c.Minutes > 0 {
-		r.Until = began.Add(time.Duration(c.Minutes * float64(time.Minute)))
+		Progress: showProgress("ring, own placement", began),
+		Until:    c.until(began),
 	}
 	if c.Replay != "" {
 		ops, err := readLines(c.Replay)
@@ -239,7 +240,8 @@ func (c fuzzCommand) ownPlacement(ctx context.Context) error {
 		found = "found " + result.Failure.Invariant
 	}
 	fmt.Printf("ring, own placement, %s: %d operations in %d sequences, seeds %d to %d, %.1f seconds, %.0f a second, %s\n",
-		name, result.Ops, result.Sequences, result.First, result.Last, time.Since(began).Seconds(), perSecond(result.Ops, began), found)
+		name, result.Ops, result.Sequences, result.First, result.Last, time.Since(began).Seconds(),
+		perSecond(result.Ops, began), found)
 	if result.Failure != nil {
 		return fmt.Errorf("ring: %s", result.Failure.Invariant)
 	}
@@ -260,7 +262,7 @@ func (c fuzzCommand) ownFlags() []string {
 	return words
 }
 
-// from are the flags that begin with the sequence of a seed.
+// from returns the flags for the sequence of a seed.
 func (c fuzzCommand) from(seed uint64) []string {
 	return []string{"--length", fmt.Sprint(c.Length), "--seed", fmt.Sprint(seed), "--ops", "1"}
 }
@@ -292,7 +294,7 @@ func parted(reasons map[string]int) string {
 
 func perSecond(n int, since time.Time) float64 { return float64(n) / time.Since(since).Seconds() }
 
-// repeat is the command that begins with the sequence of a seed.
+// repeat returns the command that performs the sequence of a seed again.
 func (c fuzzCommand) repeat(family system.Family, release string, seed uint64) string {
 	words := []string{"ringcache", "fuzz", family.Name, "--release", release, "--against", c.Against, "--lead", c.Lead}
 	if c.System != "" {
@@ -373,7 +375,8 @@ func (c fuzzCommand) systems(ctx context.Context) (*fuzzSystems, error) {
 			version = v.Release
 		}
 		if version != v.Release {
-			return nil, errors.Join(fmt.Errorf("this is vLLM %s, not %s: see --python and --vllm-path", v.Release, version), v.Close())
+			return nil, errors.Join(fmt.Errorf("this is vLLM %s, not %s: see --python and --vllm-path", v.Release,
+				version), v.Close())
 		}
 		s.vllm, s.growAnew, s.python = v, v.GrowAnew, v.Python
 	}
@@ -388,10 +391,11 @@ func (c fuzzCommand) systems(ctx context.Context) (*fuzzSystems, error) {
 }
 
 func (s *fuzzSystems) startVLLM(ctx context.Context) (*system.VLLM, error) {
-	return system.StartVLLM(ctx, system.VLLMOptions{Python: s.command.Python, Path: s.command.VllmPath, Limit: s.command.Limit})
+	return system.StartVLLM(ctx, system.VLLMOptions{Python: s.command.Python, Path: s.command.VllmPath,
+		Limit: s.command.Limit})
 }
 
-// livingVLLM returns the process, started again if it broke.
+// livingVLLM returns the process of vLLM, and starts it again if it broke.
 func (s *fuzzSystems) livingVLLM(ctx context.Context) (fuzz.System, error) {
 	if s.vllm.Broken() {
 		v, err := s.startVLLM(ctx)
@@ -404,7 +408,7 @@ func (s *fuzzSystems) livingVLLM(ctx context.Context) (fuzz.System, error) {
 	return shared{s.vllm}, nil
 }
 
-// shared is a system that outlives its user.
+// shared is a system that the next comparison uses again, so Close does nothing.
 type shared struct{ fuzz.System }
 
 func (shared) Close() error { return nil }

@@ -100,7 +100,8 @@ func TestVLLMPlacementFindsBugs(t *testing.T) {
 func TestOwnPlacementRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"ended without a reply": {"--system", "false"},
-		"no ring was made":      {"--system", `sh -c 'while read -r x; do echo "{\"ok\":false,\"error\":{\"kind\":\"unsupported\"}}"; done'`},
+		"no ring was made": {"--system",
+			`sh -c 'while read -r x; do echo "{\"ok\":false,\"error\":{\"kind\":\"unsupported\"}}"; done'`},
 		"no chunk was":          {"--system", pythonRing(t, "fifo", "full")},
 		"contains no operation": {"--replay", os.DevNull},
 	} {
@@ -122,7 +123,8 @@ func TestRingPage(t *testing.T) {
 	require.NotNil(t, planted)
 	require.Equal(t, 1, strings.Count(string(code), string(planted[1])))
 	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("agent.py", []byte(strings.Replace(string(code), string(planted[1]), string(planted[2]), 1)), 0o600))
+	require.NoError(t, os.WriteFile("agent.py",
+		[]byte(strings.Replace(string(code), string(planted[1]), string(planted[2]), 1)), 0o600))
 	out, err := runFuzz(t, "ring", "--placement", "own", "--system", "python3 agent.py")
 	require.ErrorContains(t, err, "ring: no-overlap")
 	require.Contains(t, string(page), "$ ringcache fuzz ring --placement own --system 'python3 agent.py'\n")

@@ -81,7 +81,8 @@ func TestFuzzValidates(t *testing.T) {
 		_, err = p.Parse([]string{"fuzz", flag})
 		require.ErrorContains(t, err, flag[:strings.Index(flag, "=")])
 	}
-	for _, args := range []string{"--fifo", "--without headers", "store --placement own", "all --placement own", "--placement own --against vllm", "--placement own --release 0.33.0"} {
+	for _, args := range []string{"--fifo", "--without headers", "store --placement own", "all --placement own",
+		"--placement own --against vllm", "--placement own --release 0.33.0"} {
 		p, err := kong.New(&commands{}, options()...)
 		require.NoError(t, err)
 		_, err = p.Parse(append([]string{"fuzz"}, strings.Fields(args)...))
@@ -132,7 +133,8 @@ func TestFuzzShowsTheAnswerThatIsNone(t *testing.T) {
 		}
 		file := filepath.Join(t.TempDir(), "lines")
 		require.NoError(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600))
-		again, err := runFuzz(t, "ring", "--placement", "own", "--replay", file, "--system", agentProcess(t)+" | sed -u '"+change+"'")
+		again, err := runFuzz(t, "ring", "--placement", "own", "--replay", file, "--system",
+			agentProcess(t)+" | sed -u '"+change+"'")
 		require.Error(t, err)
 		require.Contains(t, again, want)
 	}

@@ -2,8 +2,11 @@
 package main
 
 import (
+	"context"
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -38,11 +41,17 @@ func newCommands() *commands {
 	return c
 }
 
+// interruptible returns a context that ends at SIGINT or SIGTERM, so that a command can close what it has
+// opened. stop ends the handling of signals: the next one ends the process.
+func interruptible() (ctx context.Context, stop context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+}
+
 func main() {
 	parser := kong.Must(newCommands(), options()...)
 	ctx, err := parser.Parse(os.Args[1:])
 	if err == nil {
 		err = ctx.Run()
 	}
-	parser.FatalIfErrorf(terminal.Error(err)) // a text of others may be in it
+	parser.FatalIfErrorf(terminal.Error(err)) // it may contain text of a peer or from a segment
 }

@@ -29,25 +29,27 @@ type serveCommand struct {
 
 // Help is the end of ringcache serve --help.
 func (serveCommand) Help() string {
-	return `Every setting is a flag, a key in the YAML file of --config, and a variable: --disk-size is disk-size: 100GiB in the file, and RINGCACHE_DISK_SIZE. A flag
-wins over a variable, a variable over the file, and the file over the default. Names that are no settings are refused. RINGCACHE_CONFIG
-names the file, too.
+	return `Every setting is a flag, a key in the YAML file of --config, and a variable: --disk-size is disk-size: 100GiB
+in the file, and RINGCACHE_DISK_SIZE. A flag wins over a variable, a variable over the file, and the file over
+the default. Names that are no settings are refused. RINGCACHE_CONFIG names the file, too.
 
-SIGTERM and SIGINT end the daemon: it takes no more requests, does the pending writes to lower levels, for as long as --drain allows, and closes everything. A second
-signal ends it at once. SIGHUP makes it read its configuration again. Whatever ends it, even SIGKILL, the next daemon goes on with
-all objects and promises.
+SIGTERM and SIGINT end the daemon: it takes no more requests, does the pending writes to lower levels, for as
+long as --drain allows, and closes everything. A second signal ends it at once. SIGHUP makes it read its
+configuration again. Whatever ends it, even SIGKILL, the next daemon goes on with all objects and leases.
 
-The exit status is 0 after SIGTERM or SIGINT, 78 if the configuration is wrong, 80 if the command line is, and 1 after any other error.`
+The exit status is 0 after SIGTERM or SIGINT, 78 if the configuration is wrong, 80 if the command line is, and
+1 after any other error.`
 }
 
-// serveFlags are the sources of a configuration on a command line. Settings stand for all fields of daemon.Config.
+// serveFlags are the sources of a configuration on a command line. Settings stand for all fields of
+// daemon.Config.
 type serveFlags struct {
 	Config   string       `type:"path" placeholder:"FILE" help:"YAML file with settings."`
 	Settings kong.Plugins `embed:""`
 }
 
-// settings is a flag for each field of daemon.Config, nil unless given: values, defaults and precedence are
-// the matter of package daemon.
+// settings is a flag for each field of daemon.Config, nil unless given: package daemon handles values,
+// defaults and precedence.
 func settings() kong.Plugins {
 	var flags []reflect.StructField
 	for f := range reflect.TypeFor[daemon.Config]().Fields() {
@@ -97,11 +99,15 @@ type statusError struct {
 func (e statusError) ExitCode() int { return e.status }
 func (e statusError) Unwrap() error { return e.error }
 
-// badConfig is the exit status of a wrong configuration, EX_CONFIG of sysexits: a service manager need not try again.
+// badConfig is the exit status of a wrong configuration, EX_CONFIG of sysexits: a service manager need not
+// try again.
 const badConfig = 78
 
-func (c serveFlags) load() (daemon.Config, error) {
-	config, err := c.sources().Load()
+func (c serveFlags) load() (daemon.Config, error) { return load(c.sources()) }
+
+// load makes a configuration. What is wrong with it has an exit status of its own.
+func load(s daemon.Sources) (daemon.Config, error) {
+	config, err := s.Load()
 	if wrong := (*daemon.ConfigError)(nil); errors.As(err, &wrong) {
 		err = statusError{err, badConfig}
 	}
@@ -124,7 +130,7 @@ func (serveRun) Run(c *serveCommand) error {
 		_, err = os.Stdout.Write(text)
 		return err
 	}
-	// Whoever reads the log may go away.
+	// The reader of the log may close it: writes to stderr then fail, and must not end the daemon.
 	signal.Ignore(syscall.SIGPIPE)
 	info, _ := debug.ReadBuildInfo()
 	version, _, _ := strings.Cut(versionText(info), ",")
@@ -137,13 +143,16 @@ type serveCheck struct{}
 
 // Help is the end of ringcache serve check --help.
 func (serveCheck) Help() string {
-	return `It looks at everything that the daemon opens: descriptors, the segment, the disk, the Redis, the socket and the address of HTTP, each with a line that begins with ok,
-warning or error. What the daemon only warns about, such as a Redis that does not answer, is a warning. It leaves nothing behind, and makes no segment and no socket. A
-daemon may run meanwhile: then what that has is an error, since a second one could not start.
+	return `It looks at everything that the daemon opens: descriptors, the segment, the disk, the Redis, the socket and
+the address of HTTP, each with a line that begins with ok, warning or error. What the daemon only warns about,
+such as a Redis that does not answer, is a warning. It leaves nothing behind, and makes no segment and no
+socket. A daemon may run meanwhile: then what that has is an error, since a second one could not start.
 
-What is damaged within a segment or a disk it does not find: that costs the daemon objects, not its start. What another program takes meanwhile is not found, either.
+What is damaged within a segment or a disk it does not find: that costs the daemon objects, not its start.
+What another program takes meanwhile is not found, either.
 
-The exit status is 0 if nothing was found that would keep the daemon from starting, 78 if the configuration is wrong, and 1 if something else is in its way.`
+The exit status is 0 if nothing was found that would keep the daemon from starting, 78 if the configuration is
+wrong, and 1 if something else is in its way.`
 }
 
 // Run prints what a daemon would find.
@@ -155,7 +164,8 @@ func (serveCheck) Run(c *serveCommand) error {
 	count := map[slog.Level]int{}
 	for _, f := range config.Check(context.Background()) {
 		count[f.Level]++
-		word := map[slog.Level]string{slog.LevelInfo: "ok", slog.LevelWarn: "warning", slog.LevelError: "error"}[f.Level]
+		word := map[slog.Level]string{slog.LevelInfo: "ok", slog.LevelWarn: "warning",
+			slog.LevelError: "error"}[f.Level]
 		if f.Key != "" {
 			word += ": " + f.Key
 		}
@@ -165,7 +175,8 @@ func (serveCheck) Run(c *serveCommand) error {
 	case count[slog.LevelError] > 0:
 		return fmt.Errorf("the daemon can't start: %d errors", count[slog.LevelError])
 	case count[slog.LevelWarn] > 0:
-		_, err = fmt.Printf("the configuration is right, and nothing is in the way of a daemon; %d warnings\n", count[slog.LevelWarn])
+		_, err = fmt.Printf("the configuration is right, and nothing is in the way of a daemon; %d warnings\n",
+			count[slog.LevelWarn])
 	default:
 		_, err = fmt.Println("the configuration is right, and nothing is in the way of a daemon")
 	}

@@ -25,13 +25,16 @@ type serveStatus struct {
 
 // Help is the end of ringcache serve status --help.
 func (serveStatus) Help() string {
-	return `Of all settings only --socket matters. HELD are bytes that can't be evicted now, BACKLOG objects that wait to be written to a level. HITS and MISSES are
-objects that clients asked for, STORED those that they published, which were not there before: within the last five minutes, and since the start. A client is a session that has a connection. CLIENT is what
-it calls itself, such as the engine and its role, and its counts are since it came; at most 1024 are shown. A lease has the pid and
-the name of its client, and LEFT until its end: never, or reserved if only what was reserved is left, which ends with its process. A lease that waits is from
-before a restart of the daemon, and its client has not come back yet.
+	return `Of all settings only --socket matters. HELD are bytes that can't be evicted now, BACKLOG objects that wait to
+be written to a level. HITS and MISSES are objects that clients asked for, STORED those that they published,
+which were not there before: within the last five minutes, and since the start. A client is a session that has
+a connection. CLIENT is what it calls itself, such as the engine and its role, and its counts are since it
+came; at most 1024 are shown. A lease has the pid and the name of its client, and LEFT until its end: never,
+or reserved if only what was reserved is left, which ends with its process. A lease that waits is from before
+a restart of the daemon, and its client has not come back yet.
 
-The exit status is 0 if a daemon answered, and 1 otherwise. A daemon that has too many clients to show more than that has answered, but for --json.`
+The exit status is 0 if a daemon answered, and 1 otherwise. A daemon that has too many clients to show more
+than that has answered, but for --json.`
 }
 
 // status is what --json prints.
@@ -43,7 +46,7 @@ type status struct {
 	Levels  []statusLevel `json:"levels"`  // fastest first
 
 	Sessions int           `json:"sessions"`
-	Fetches  int           `json:"fetches"` // objects on their way into memory
+	Fetches  int           `json:"fetches"` // objects that are being fetched into memory
 	Backlog  int           `json:"backlog"` // objects that wait to be written to lower levels
 	Clearing bool          `json:"clearing"`
 	Leases   []statusLease `json:"leases"`
@@ -59,7 +62,7 @@ type statusUse struct {
 	Hits    int64   `json:"hits"`
 	Misses  int64   `json:"misses"`
 	Stored  int64   `json:"stored"`
-	Rate    float64 `json:"rate"` // of hits, 0 to 1; 0 if nobody asked
+	Rate    float64 `json:"rate"` // of hits, 0 to 1; 0 without hits and misses
 }
 
 func useOf(u wire.Use) statusUse {
@@ -83,7 +86,7 @@ type statusClient struct {
 	Client  string `json:"client"`
 	PID     int    `json:"pid"` // 0 is unknown
 	Space   string `json:"space"`
-	Seconds int64  `json:"seconds"` // since it came
+	Seconds int64  `json:"seconds"` // since it connected
 	Idle    int64  `json:"idle"`    // seconds since its last request
 	Hits    int64  `json:"hits"`
 	Misses  int64  `json:"misses"`
@@ -111,7 +114,7 @@ type statusLease struct {
 	Name     string `json:"name"`
 	Client   string `json:"client"`
 	PID      int    `json:"pid"`     // 0 is unknown
-	Seconds  int64  `json:"seconds"` // until its end; -1 is never, 0 that it has passed, and reservations are left
+	Seconds  int64  `json:"seconds"` // until its end; -1 is never, 0 that it has passed and only reservations are left
 	Pinned   int    `json:"pinned"`
 	Reserved int    `json:"reserved"`
 	Bytes    int64  `json:"bytes"`
@@ -126,9 +129,10 @@ func (c serveStatus) Run(parent *serveCommand) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
-	s, err := askStatus(ctx, config.Socket)
+	s, err := askStatus(ctx, config.Socket, "ringcache serve status")
 	if refused := (*wire.Error)(nil); !c.JSON && errors.As(err, &refused) && refused.Kind == wire.KindBusy {
-		_, err = fmt.Printf("the daemon at %s lives, and has no room for another client: %s\n", config.Socket, printable(refused.Text))
+		_, err = fmt.Printf("the daemon at %s is running, and has no room for another client: %s\n", config.Socket,
+			printable(refused.Text))
 		return err
 	}
 	if err != nil {
@@ -140,9 +144,9 @@ func (c serveStatus) Run(parent *serveCommand) error {
 	return s.print(os.Stdout)
 }
 
-// askStatus asks as a session of its own, which has no leases.
-func askStatus(ctx context.Context, socket string) (_ *status, err error) {
-	c, err := client.Dial(ctx, client.Options{Socket: socket, Name: "ringcache serve status"})
+// askStatus asks as a session of its own, which has no leases. name is what the daemon shows others of it.
+func askStatus(ctx context.Context, socket, name string) (_ *status, err error) {
+	c, err := client.Dial(ctx, client.Options{Socket: socket, Name: name})
 	if err != nil {
 		return nil, err
 	}
@@ -156,11 +160,13 @@ func askStatus(ctx context.Context, socket string) (_ *status, err error) {
 	}
 	h := c.Hello()
 	s := &status{
-		Server: h.Server, Socket: socket, Segment: statusSegment{h.Segment.Name, h.Segment.Size, h.Segment.Generation}, Seconds: p.State.Seconds,
+		Server: h.Server, Socket: socket, Segment: statusSegment{h.Segment.Name, h.Segment.Size,
+			h.Segment.Generation}, Seconds: p.State.Seconds,
 		Sessions: max(0, p.State.Sessions-1), // without this one
 		Fetches:  p.State.Fetches, Backlog: p.State.Backlog, Clearing: p.State.Clearing,
 		Levels: []statusLevel{}, Leases: []statusLease{}, Clients: []statusClient{},
-		Total: useOf(wire.Use{Seconds: p.State.Seconds, Hits: p.State.Hits, Misses: p.State.Misses, Stored: p.State.Stored}),
+		Total: useOf(wire.Use{Seconds: p.State.Seconds, Hits: p.State.Hits, Misses: p.State.Misses,
+			Stored: p.State.Stored}),
 	}
 	if p.State.Recent != nil {
 		s.Recent = useOf(*p.State.Recent)
@@ -189,11 +195,11 @@ func explainStatus(socket string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		what = "no daemon listens at " + socket + ", and there is no such socket: start `ringcache serve`, or name its socket by --socket"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		what = "no daemon listens at " + socket + ", whose daemon is dead: start `ringcache serve` again, and it goes on with everything that is in shared memory"
+		what = "no daemon listens at " + socket + ": it is dead. Start `ringcache serve` again, which takes over everything in shared memory"
 	case errors.Is(err, fs.ErrPermission):
-		what = "the socket " + socket + " is another user's: be the user that runs the daemon"
+		what = "the socket " + socket + " belongs to another user: run this as the user that runs the daemon"
 	case errors.Is(err, syscall.ENOTSOCK), errors.Is(err, syscall.EPROTOTYPE):
-		what = socket + " is no socket of a daemon"
+		what = socket + " is not a socket of a daemon: name the right one by --socket"
 	}
 	return fmt.Errorf("%s (%w)", what, err)
 }
@@ -201,8 +207,10 @@ func explainStatus(socket string, err error) error {
 // print writes tables for people.
 func (s *status) print(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s at %s, up %v, segment %s of %s\n", printable(s.Server), s.Socket, time.Duration(s.Seconds)*time.Second, printable(s.Segment.Name), size(s.Segment.Size))
-	fmt.Fprintf(w, "%d sessions, %d leases, %d objects on the way into memory, %d to be written to lower levels\n", s.Sessions, len(s.Leases), s.Fetches, s.Backlog)
+	fmt.Fprintf(w, "%s at %s, up %v, segment %s of %s\n", printable(s.Server), s.Socket,
+		time.Duration(s.Seconds)*time.Second, printable(s.Segment.Name), size(s.Segment.Size))
+	fmt.Fprintf(w, "%d sessions, %d leases, %d objects being fetched into memory, %d to be written to lower levels\n",
+		s.Sessions, len(s.Leases), s.Fetches, s.Backlog)
 	if s.Clearing {
 		fmt.Fprintln(w, "a space is being cleared")
 	}
@@ -215,14 +223,16 @@ func (s *status) print(to io.Writer) error {
 		if l.Capacity == 0 {
 			capacity = "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), size(l.Bytes), capacity, size(l.Held), l.Backlog)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), size(l.Bytes),
+			capacity, size(l.Held), l.Backlog)
 	}
 	fmt.Fprintf(w, "\nWITHIN\tHITS\tMISSES\tRATE\tSTORED\n%v\n%v\n", s.Recent, s.Total)
 	if len(s.Clients) > 0 {
 		fmt.Fprintln(w, "\nCLIENT\tPID\tSPACE\tHITS\tMISSES\tSTORED\tHERE FOR\tLAST CALL")
 	}
 	for _, x := range s.Clients {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%d\t%v\t%v ago\n", printable(x.Client), x.PID, cmp.Or(printable(x.Space), "-"), x.Hits, x.Misses, x.Stored,
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%d\t%v\t%v ago\n", printable(x.Client), x.PID,
+			cmp.Or(printable(x.Space), "-"), x.Hits, x.Misses, x.Stored,
 			time.Duration(x.Seconds)*time.Second, time.Duration(x.Idle)*time.Second)
 	}
 	if len(s.Leases) > 0 {
@@ -239,7 +249,8 @@ func (s *status) print(to io.Writer) error {
 		if l.Waiting {
 			state = "waiting"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", printable(l.Name), printable(l.Client), l.PID, left, l.Pinned, l.Reserved, size(l.Bytes), state)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", printable(l.Name), printable(l.Client), l.PID, left,
+			l.Pinned, l.Reserved, size(l.Bytes), state)
 	}
 	return w.Flush()
 }
@@ -251,7 +262,7 @@ func count(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// size is a number of bytes for people, of three digits or so.
+// size formats a number of bytes, with about three digits.
 func size(n int64) string {
 	switch {
 	case n < 0:

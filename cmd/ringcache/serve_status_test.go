@@ -29,17 +29,20 @@ func TestStatusClients(t *testing.T) {
 	}
 	require.Equal(t, wire.StatusMiss, pin(t, c, "lease", "none").Status)
 	got := askOf(t, s)
-	require.Equal(t, []any{int64(3), int64(1), int64(1), 0.75}, []any{got.Total.Hits, got.Total.Misses, got.Total.Stored, got.Total.Rate})
+	require.Equal(t, []any{int64(3), int64(1), int64(1), 0.75},
+		[]any{got.Total.Hits, got.Total.Misses, got.Total.Stored, got.Total.Rate})
 	require.Equal(t, got.Total.Rate, got.Recent.Rate)
 	require.Len(t, got.Clients, 2)
-	require.Equal(t, statusClient{Session: c.Session(), Client: "test", PID: os.Getpid(), Space: "space", Hits: 3, Misses: 1, Stored: 1, Seconds: got.Clients[0].Seconds, Idle: got.Clients[0].Idle}, got.Clients[0])
+	require.Equal(t, statusClient{Session: c.Session(), Client: "test", PID: os.Getpid(), Space: "space", Hits: 3,
+		Misses: 1, Stored: 1, Seconds: got.Clients[0].Seconds, Idle: got.Clients[0].Idle}, got.Clients[0])
 	require.Equal(t, idle.Session(), got.Clients[1].Session)
 	out, _, _ = ringcache(t, "serve", "status", "--socket", s.socket)
 	require.Regexp(t, `(?m)^\d+s +3 +1 +75.0 % +1$`, out)
 	require.Regexp(t, fmt.Sprintf(`(?m)^CLIENT +PID +SPACE +HITS +MISSES +STORED +HERE FOR +LAST CALL\ntest +%[1]d +space +3 +1 +1 +\d+s +\d+s ago\n"vllm 0.33.0 worker 7" +%[1]d +- +0 +0 +0 +`, os.Getpid()), out)
 	code, body := s.get("/metrics")
 	require.Equal(t, 200, code)
-	for _, line := range []string{`ringcache_items_total{op="pin",status="hit"} 3`, `ringcache_items_total{op="pin",status="miss"} 1`, `ringcache_items_total{op="commit",status="ok"} 1`} {
+	for _, line := range []string{`ringcache_items_total{op="pin",status="hit"} 3`,
+		`ringcache_items_total{op="pin",status="miss"} 1`, `ringcache_items_total{op="commit",status="ok"} 1`} {
 		require.Contains(t, body, "\n"+line+"\n", "the metrics agree")
 	}
 }

@@ -52,7 +52,8 @@ func newServing(t *testing.T, flags ...string) *serving {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	s := &serving{t: t, socket: filepath.Join(dir, "run", "s"), shm: t.TempDir()}
-	s.flags = append([]string{"--socket", s.socket, "--shm-dir", s.shm, "--size", "1MiB", "--http", "127.0.0.1:0", "--grace", "10m"}, flags...)
+	s.flags = append([]string{"--socket", s.socket, "--shm-dir", s.shm, "--size", "1MiB", "--http", "127.0.0.1:0",
+		"--grace", "10m"}, flags...)
 	return s
 }
 
@@ -199,7 +200,8 @@ func put(t *testing.T, c *client.Client, lease, name string, data []byte) wire.I
 // reserve reserves an object and writes it.
 func reserve(t *testing.T, c *client.Client, lease, name string, data []byte) wire.Item {
 	t.Helper()
-	items, err := c.Reserve(t.Context(), wire.Request{Lease: lease, Space: "space", Objects: []wire.Object{{Name: name, Size: int64(len(data))}}})
+	items, err := c.Reserve(t.Context(), wire.Request{Lease: lease, Space: "space",
+		Objects: []wire.Object{{Name: name, Size: int64(len(data))}}})
 	v := one(t, items, err)
 	require.Equal(t, wire.StatusReserved, v.Status)
 	m, err := c.Map(t.Context())
@@ -285,7 +287,7 @@ func TestServeAfterKill(t *testing.T) {
 	require.FileExists(t, s.socket)
 	_, errOut, code := ringcache(t, "serve", "status", "--socket", s.socket)
 	require.Equal(t, 1, code)
-	require.Contains(t, errOut, "whose daemon is dead")
+	require.Contains(t, errOut, ": it is dead")
 
 	s.start()
 	require.Contains(t, s.text(), "took a segment over")
@@ -299,7 +301,8 @@ func TestServeAfterKill(t *testing.T) {
 	again := pin(t, c, "pinned", "kept") // connects again
 	require.Equal(t, wire.StatusHit, again.Status)
 	require.Equal(t, v.Offset, again.Offset)
-	items, err := c.Commit(t.Context(), wire.Request{Lease: "writing", Space: "space", Names: []string{"written"}, Keep: true})
+	items, err := c.Commit(t.Context(), wire.Request{Lease: "writing", Space: "space", Names: []string{"written"},
+		Keep: true})
 	require.Equal(t, wire.StatusOK, one(t, items, err).Status)
 	m, err := c.Map(t.Context())
 	require.NoError(t, err)
@@ -362,7 +365,8 @@ func TestServeWithoutAReaderOfItsLog(t *testing.T) {
 	require.Zero(t, s.end())
 }
 
-// TestServeOnWhatIsThere: what is of another size, of a later release or of somebody else is refused, and stays.
+// TestServeOnWhatIsThere: what is of another size, of a later release or of somebody else is refused, and
+// stays.
 func TestServeOnWhatIsThere(t *testing.T) {
 	s := newServing(t)
 	s.start()
@@ -397,7 +401,7 @@ func TestServeOnWhatIsThere(t *testing.T) {
 	s.signal(syscall.SIGTERM)
 	require.Zero(t, s.end(), s.text())
 	require.NoError(t, os.WriteFile(filepath.Join(disk, ".ringcache", "lock"), []byte(`{"format":2,"layout":"native","space":null}`), 0o600))
-	refused("the root has the format 2, and this library reads the format 1", "--disk", disk)
+	refused("the root has the format 2, this library reads the format 1", "--disk", disk)
 	refused("is a root of the layout", "--disk", treeRoot(t)+"?layout=native")
 	s.start()
 	require.Equal(t, int64(1), askOf(t, s).Levels[0].Objects, "it was there all the time")

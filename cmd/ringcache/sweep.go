@@ -17,24 +17,27 @@ type sweepCommand struct {
 	AnyOwner bool   `help:"Segments with any label or none, and those whose sidecar is damaged."`
 	Dir      string `help:"Folder of shared memory, /dev/shm if empty."`
 	Socket   string `type:"path" placeholder:"PATH" help:"The socket of a daemon, too: one that a killed daemon left."`
-	Remove   bool   `help:"Remove segments whose writer is gone. Without it they are listed."`
+	Remove   bool   `help:"Remove segments whose writer has ended. Without it they are listed."`
 }
 
 // Help is the end of ringcache sweep --help.
 func (sweepCommand) Help() string {
-	return `Segments that another user made, and those without a sidecar, are never shown. Those with another owner label are not shown either; their number
-is, and with neither --owner nor --any-owner it is an error if they are all that there is.
+	return `Segments that another user made, and those without a sidecar, are never shown. Those with another owner label
+are not shown either; their number is, and with neither --owner nor --any-owner it is an error if they are all
+that there is.
 
-The segment of ringcache serve has the owner label "ringcache serve", with objects that the next daemon takes over: they are lost if it is removed. Its table of
-leases goes with it. Its socket is looked at if --socket names it.
+The segment of ringcache serve has the owner label "ringcache serve", with objects that the next daemon takes
+over: they are lost if it is removed. Its table of leases goes with it. Its socket is looked at if --socket
+names it.
 
-States: alive (a process holds its lock), closed (its writer has ended in order, and left its objects for the next one), orphan (its writer was killed),
-damaged (an orphan whose sidecar can't be read), removed, error. --remove removes all but those that are alive.
+States: alive (a process holds its lock), closed (its writer has ended in order, and left its objects for the
+next one), orphan (its writer was killed), damaged (an orphan whose sidecar can't be read), removed, error.
+--remove removes all but those that are alive.
 
 The exit status is 0 if everything that was asked for was done, and 1 otherwise.`
 }
 
-// Run lists segments and removes those that are orphans.
+// Run lists segments, and with --remove removes those without a living writer.
 func (c sweepCommand) Run() error {
 	o := segment.SweepOptions{Prefix: c.Prefix, Owner: c.Owner, AnyOwner: c.AnyOwner, Remove: c.Remove, Dir: c.Dir}
 	found, err := segment.Sweep(o)
@@ -83,9 +86,8 @@ func state(s segment.Swept) string {
 	return "orphan"
 }
 
-// reportHidden reports how many segments were left out because of their label. If those
-// are all, and no label was asked for, that is an error: the caller may think that
-// there is nothing.
+// reportHidden reports how many segments are not shown because of their label. If there are no others, and no
+// label was named, that is an error: a caller would take an empty list for no segments.
 func (c sweepCommand) reportHidden(o segment.SweepOptions, shown []segment.Swept) error {
 	o.Owner, o.AnyOwner, o.Remove = "", true, false
 	all, err := segment.Sweep(o)

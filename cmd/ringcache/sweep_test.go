@@ -104,5 +104,6 @@ func TestSweepSaysWhatItHides(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
-	require.NotContains(t, output(t, sweepCommand{Prefix: "ring-", Dir: dir}.Run), "segments", "nothing is hidden, and that is no error")
+	require.NotContains(t, output(t, sweepCommand{Prefix: "ring-", Dir: dir}.Run), "segments",
+		"nothing is hidden, and that is no error")
 }

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"text/tabwriter"
 
 	"github.com/ringcache/ringcache/internal/terminal"
@@ -37,23 +35,24 @@ func (tierCommand) Help() string {
 
 What another process serves is read beside it, and is not written to: ask that process to remove an object.
 
-A folder and a Redis keep a checksum of every byte (what vLLM or LMCache wrote has none). A segment keeps one of samples for objects of more than 4 KiB.
+A folder and a Redis keep a checksum of every byte (what vLLM or LMCache wrote has none). A segment keeps one
+of samples for objects of more than 4 KiB.
 
-An object is named by its space and its name, as ls prints them. The exit status is 0 if everything that was asked for was done, 1 if not or if damage
-was found, and 80 if the command line is wrong.`
+An object is named by its space and its name, as ls prints them. The exit status is 0 if everything that was
+asked for was done, 1 if not or if damage was found, and 80 if the command line is wrong.`
 }
 
-// place is the part of the command line that all commands about tiers share.
-type place struct {
+// levelArgs are the arguments that the sub-commands of tier share.
+type levelArgs struct {
 	Level string `arg:"" help:"A folder, shm:NAME, or the URL of a Redis."`
 	Space string `help:"Only objects of this space."`
 	Dir   string `help:"Folder of shared memory, /dev/shm if empty."`
 }
 
-// use opens the level, calls f with the level and the space that is meant, and closes the level. write reports
-// that f changes something.
-func (p place) use(write bool, f func(ctx context.Context, level tier.Level, space string) error) (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+// use opens the level, calls f with the level and its space, and closes the level. write is set if f changes
+// objects.
+func (p levelArgs) use(write bool, f func(ctx context.Context, level tier.Level, space string) error) (err error) {
+	ctx, stop := interruptible()
 	defer stop()
 	level, space, err := p.open(ctx, write, false)
 	if err != nil {
@@ -70,8 +69,8 @@ type listed struct {
 	Size   int64   `json:"size"`              // bytes
 	Parent string  `json:"parent,omitempty"`  // name
 	Tenant string  `json:"tenant,omitempty"`  //
-	Cost   float64 `json:"seconds,omitempty"` // to make it anew
-	Note   string  `json:"note,omitempty"`    // the owner's; bytes that are no UTF-8 are replaced
+	Cost   float64 `json:"seconds,omitempty"` // to make it again
+	Note   string  `json:"note,omitempty"`    // of the owner; bytes that are not UTF-8 are replaced
 	Error  string  `json:"error,omitempty"`
 }
 
@@ -84,7 +83,7 @@ func describe(o tier.Object, err error) listed {
 }
 
 type tierLs struct {
-	place
+	levelArgs
 	JSON bool `name:"json" help:"Print one JSON object for each object, and one line each."`
 }
 
@@ -96,7 +95,7 @@ func (c tierLs) Run() error {
 		if !c.JSON {
 			fmt.Fprintln(w, "SPACE\tNAME\tBYTES\tCOST\tTENANT\tPARENT")
 		}
-		defer tellSkipped(level)
+		defer reportSkipped(level)
 		var n, bytes int64
 		for o, err := range level.List(ctx, space) {
 			if err != nil {
@@ -113,7 +112,8 @@ func (c tierLs) Run() error {
 			if o.Cost > 0 {
 				cost = o.Cost.String()
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", printable(o.Space), printable(o.Name), o.Size, cost, printable(o.Tenant), printable(o.Parent))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", printable(o.Space), printable(o.Name), o.Size, cost,
+				printable(o.Tenant), printable(o.Parent))
 		}
 		if c.JSON {
 			return nil
@@ -123,14 +123,14 @@ func (c tierLs) Run() error {
 	})
 }
 
-// tellSkipped says how many files of a folder are not in its list.
-func tellSkipped(level tier.Level) {
+// reportSkipped prints how many files of a folder are not in its list.
+func reportSkipped(level tier.Level) {
 	folder, ok := level.(*disk.Level)
 	if !ok {
 		return
 	}
 	if s := folder.Indexed(); s.Foreign+s.Damaged+s.Unreadable > 0 {
-		fmt.Fprintf(os.Stderr, "%d files are not listed: %d are damaged, %d can't be read by this user, %d are no objects; ringcache tier verify names them\n",
+		fmt.Fprintf(os.Stderr, "%d files are not listed: %d are damaged, %d can't be read by this user, %d are not objects; ringcache tier verify names them\n",
 			s.Foreign+s.Damaged+s.Unreadable, s.Damaged, s.Unreadable, s.Foreign)
 	}
 }
@@ -139,7 +139,7 @@ func tellSkipped(level tier.Level) {
 func printable(s string) string { return terminal.Quote(s) }
 
 type tierGet struct {
-	place
+	levelArgs
 	Name   string `arg:"" help:"Name of the object."`
 	Output string `short:"o" type:"path" help:"File for the bytes, which must not exist. Without it they go to stdout."`
 }
@@ -170,7 +170,7 @@ func (c tierGet) Run() error {
 }
 
 type tierVerify struct {
-	place
+	levelArgs
 	JSON bool `name:"json" help:"Print one JSON object for each object that is damaged, and one for the sum."`
 }
 
@@ -243,7 +243,7 @@ func verify(ctx context.Context, level tier.Level, space string, report func(tie
 }
 
 type tierRemove struct {
-	place
+	levelArgs
 	Names []string `arg:"" optional:"" help:"Names of objects of the space."`
 	All   bool     `help:"All objects of the space."`
 	JSON  bool     `name:"json" help:"Print one JSON object for each object."`

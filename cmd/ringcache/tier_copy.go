@@ -7,12 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/internal/terminal"
@@ -30,23 +27,26 @@ type tierCopy struct {
 
 // Help is the end of ringcache tier copy --help.
 func (tierCopy) Help() string {
-	return `What TO has already, with the same size, is left as it is. What is copied is read back at the end. A run that was stopped is gone on with by the same command.
+	return `What TO has already, with the same size, is left as it is. What is copied is read back at the end. A run that
+was stopped is gone on with by the same command.
 
-FROM may be served by another process meanwhile, TO must not be, unless it is a Redis: end the daemon, or let it fetch the objects from there.
+FROM may be served by another process meanwhile, TO must not be, unless it is a Redis: end the daemon, or let
+it fetch the objects from there.
 
-The exit status is 0 if TO has all objects, and 1 if not, also if FROM has files that are damaged or can't be read.`
+The exit status is 0 if TO has all objects, and 1 if not, also if FROM has files that are damaged or can't be
+read.`
 }
 
 // Run copies.
 func (c tierCopy) Run() (err error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	defer stop()
-	from, space, err := place{Level: c.From, Space: c.Space, Dir: c.Dir}.open(ctx, false, false)
+	from, space, err := levelArgs{Level: c.From, Space: c.Space, Dir: c.Dir}.open(ctx, false, false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	to, _, err := place{Level: c.To, Dir: c.Dir}.open(ctx, true, true)
+	to, _, err := levelArgs{Level: c.To, Dir: c.Dir}.open(ctx, true, true)
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (c tierCopy) Run() (err error) {
 func (c tierCopy) copy(ctx context.Context, to, from tier.Level, space string) error {
 	var sum struct {
 		Copied int64 `json:"copied"`
-		Bytes  int64 `json:"bytes"` // of those
-		There  int64 `json:"there"` // already
+		Bytes  int64 `json:"bytes"` // of the copied objects
+		There  int64 `json:"there"` // in TO already
 		Failed int64 `json:"failed"`
 	}
 	enc := json.NewEncoder(terminal.Writer(os.Stdout))
@@ -84,7 +84,8 @@ func (c tierCopy) copy(ctx context.Context, to, from tier.Level, space string) e
 	if c.JSON {
 		err = errors.Join(err, enc.Encode(sum))
 	} else {
-		fmt.Printf("%d objects copied (%s), %d there already, %d failed\n", sum.Copied, sizes.Text(sum.Bytes), sum.There, sum.Failed)
+		fmt.Printf("%d objects copied (%s), %d there already, %d failed\n", sum.Copied, sizes.Text(sum.Bytes),
+			sum.There, sum.Failed)
 	}
 	switch {
 	case err != nil:
@@ -101,7 +102,7 @@ func (c tierCopy) copy(ctx context.Context, to, from tier.Level, space string) e
 	return nil
 }
 
-// copyView shows on a terminal how far a copy is that takes longer than a second.
+// copyView is the progress bar of a copy that takes longer than a second, on a terminal.
 type copyView struct {
 	w     io.Writer
 	begin time.Time
@@ -109,16 +110,12 @@ type copyView struct {
 }
 
 func (v *copyView) show(done, all int) {
-	if v.bar == nil {
-		f, ok := v.w.(*os.File)
-		if !ok || !term.IsTerminal(int(f.Fd())) || time.Since(v.begin) < time.Second {
-			return
-		}
-		v.bar = progressbar.NewOptions(all,
-			progressbar.OptionSetWriter(v.w), progressbar.OptionSetDescription("copying"), progressbar.OptionSetPredictTime(true),
-			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond))
+	if v.bar == nil && time.Since(v.begin) >= time.Second {
+		v.bar = newBar(v.w, all, "copying")
 	}
-	_ = v.bar.Set(done) // a terminal that has gone does not end the run
+	if v.bar != nil {
+		_ = v.bar.Set(done) // a closed terminal does not end the run
+	}
 }
 
 func (v *copyView) clear() {

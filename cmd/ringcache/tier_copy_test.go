@@ -72,7 +72,8 @@ func TestTierCopyFails(t *testing.T) {
 	require.NoError(t, err)
 	puts := make([]tier.Put, 200)
 	for i := range puts {
-		puts[i] = tier.Put{Object: tier.Object{Key: tier.Key{Space: "s", Name: fmt.Sprint("o", i)}, Size: 10_000}, Bytes: make([]byte, 10_000)}
+		puts[i] = tier.Put{Object: tier.Object{Key: tier.Key{Space: "s", Name: fmt.Sprint("o", i)}, Size: 10_000},
+			Bytes: make([]byte, 10_000)}
 	}
 	d.Put(t.Context(), puts)
 	require.NoError(t, puts[0].Err)
@@ -104,7 +105,8 @@ func TestTierCopyOfATornFolder(t *testing.T) {
 	require.NoError(t, err)
 	const name = "bidi\u202eevil\u009b31m"
 	for _, n := range []string{"whole", "torn", name} {
-		p := []tier.Put{{Object: tier.Object{Key: tier.Key{Space: "s", Name: n}, Size: 1000}, Bytes: make([]byte, 1000)}}
+		p := []tier.Put{{Object: tier.Object{Key: tier.Key{Space: "s", Name: n}, Size: 1000},
+			Bytes: make([]byte, 1000)}}
 		d.Put(t.Context(), p)
 		require.NoError(t, p[0].Err)
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/ringcache/ringcache/tier/redis"
 )
 
-// open opens the level that the command line names, and returns the space that its objects are listed by. A
-// level that is only read is read beside the process that serves it. create is for a folder that is not
-// there.
-func (p place) open(ctx context.Context, write, create bool) (level tier.Level, space string, err error) {
+// open opens the level that the command line names, and returns the space whose objects are listed. With
+// write it locks the level; without, another process may serve the level meanwhile. create allows a folder
+// that is not there.
+func (p levelArgs) open(ctx context.Context, write, create bool) (level tier.Level, space string, err error) {
 	at, err := location.Parse(p.Level)
 	if err != nil {
 		return nil, "", err
@@ -29,7 +29,7 @@ func (p place) open(ctx context.Context, write, create bool) (level tier.Level, 
 	case *redis.Level:
 		err = l.Ping(ctx)
 	case *disk.Level:
-		err = l.WaitIndex(ctx) // what the listing lacks is not verified, and not removed
+		err = l.WaitIndex(ctx) // else objects would be missing in the list
 	}
 	if err != nil {
 		return nil, "", errors.Join(err, level.Close())

@@ -36,7 +36,8 @@ func run(t *testing.T, args ...string) (string, error) {
 func store(t *testing.T, l tier.Level) {
 	puts := []tier.Put{
 		{Object: tier.Object{Key: tier.Key{Space: "model", Name: "parent"}, Size: 5}, Bytes: []byte("bytes")},
-		{Object: tier.Object{Key: tier.Key{Space: "model", Name: "a child"}, Size: 3, Parent: "parent", Tenant: "me", Cost: 1e9, Note: []byte("note")}, Bytes: []byte("more")[:3]},
+		{Object: tier.Object{Key: tier.Key{Space: "model", Name: "a child"}, Size: 3, Parent: "parent", Tenant: "me",
+			Cost: 1e9, Note: []byte("note")}, Bytes: []byte("more")[:3]},
 		{Object: tier.Object{Key: tier.Key{Space: "other", Name: "x"}}},
 	}
 	l.Put(t.Context(), puts)
@@ -96,8 +97,8 @@ func TestTierCommandOfASegment(t *testing.T) {
 	require.ErrorContains(t, err, "none")
 }
 
-// checkLevel drives the command for a level with the objects of store, first beside its process, which ends by
-// end, and leaves one object.
+// checkLevel drives the command for a level with the objects of store, first beside its process, which ends
+// by end, and leaves one object.
 func checkLevel(t *testing.T, level, dir string, end func() error) {
 	flags := []string{level}
 	if dir != "" {

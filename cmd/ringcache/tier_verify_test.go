@@ -36,10 +36,12 @@ func TestVerifySilent(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, os.Truncate(file, info.Size()-1))
 		}, "damaged|corrupt"},
-		"empty":       {func(t *testing.T, file string) { require.NoError(t, os.Truncate(file, 0)) }, "corrupt|shorter|none of this layout"},
-		"huge header": {header(1<<40, "{}"), "corrupt|none of this layout"},
-		"broken JSON": {header(8, `{"a":[[[`), "corrupt|none of this layout"},
-		"no tensor":   {header(2, "{}"), "corrupt|none of this layout"},
+		"empty": {func(t *testing.T, file string) {
+			require.NoError(t, os.Truncate(file, 0))
+		}, "corrupt|shorter|not of this layout"},
+		"huge header": {header(1<<40, "{}"), "corrupt|not of this layout"},
+		"broken JSON": {header(8, `{"a":[[[`), "corrupt|not of this layout"},
+		"no tensor":   {header(2, "{}"), "corrupt|not of this layout"},
 		"link": {func(t *testing.T, file string) {
 			require.NoError(t, os.Rename(file, file+".moved"))
 			require.NoError(t, os.Symlink(filepath.Base(file)+".moved", file))
@@ -80,8 +82,10 @@ func TestVerifySilent(t *testing.T) {
 				l, err := disk.Open(dir, o)
 				require.NoError(t, err)
 				puts := []tier.Put{
-					{Object: tier.Object{Key: tier.Key{Space: space, Name: "good"}, Size: 8, Note: layout.note}, Bytes: make([]byte, 8)},
-					{Object: tier.Object{Key: tier.Key{Space: space, Name: "bad"}, Size: 8, Note: layout.note}, Bytes: make([]byte, 8)},
+					{Object: tier.Object{Key: tier.Key{Space: space, Name: "good"}, Size: 8, Note: layout.note},
+						Bytes: make([]byte, 8)},
+					{Object: tier.Object{Key: tier.Key{Space: space, Name: "bad"}, Size: 8, Note: layout.note},
+						Bytes: make([]byte, 8)},
 				}
 				l.Put(t.Context(), puts)
 				require.NoError(t, puts[0].Err)

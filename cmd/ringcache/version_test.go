@@ -14,7 +14,9 @@ import (
 func TestVersionFlag(t *testing.T) {
 	var out bytes.Buffer
 	status := -1
-	p, err := kong.New(&commands{}, append(options(), kong.Writers(&out, &out), kong.Exit(func(n int) { status = n }))...)
+	p, err := kong.New(&commands{}, append(options(), kong.Writers(&out, &out), kong.Exit(func(n int) {
+		status = n
+	}))...)
 	require.NoError(t, err)
 	_, _ = p.Parse([]string{"--version"}) // the flag ends the process, which Exit does not do here
 	require.Zero(t, status)
@@ -30,12 +32,14 @@ func TestVersionTextHasTheCommit(t *testing.T) {
 		"ringcache (devel), commit 0123abcd of 2026-01-02T03:04:05Z, modified, ": {
 			Main: debug.Module{Version: "(devel)"},
 			Settings: []debug.BuildSetting{
-				{Key: "vcs.revision", Value: "0123abcd"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}, {Key: "vcs.modified", Value: "true"},
+				{Key: "vcs.revision", Value: "0123abcd"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"},
+				{Key: "vcs.modified", Value: "true"},
 			},
 		},
 		"ringcache v1.2.3, commit 0123abcd, ": {
-			Main:     debug.Module{Version: "v1.2.3"},
-			Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123abcd"}, {Key: "vcs.modified", Value: "false"}},
+			Main: debug.Module{Version: "v1.2.3"},
+			Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123abcd"},
+				{Key: "vcs.modified", Value: "false"}},
 		},
 	} {
 		require.Contains(t, versionText(info), want)

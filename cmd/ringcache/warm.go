@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/ringcache/ringcache/encoder/warm"
@@ -28,15 +26,17 @@ type warmCommand struct {
 	MaxSize     int64         `default:"67108864" help:"Most bytes of an image."`
 	Timeout     time.Duration `default:"10m" help:"Most time for a request."`
 	Patience    time.Duration `default:"5m" help:"How long to wait for an engine that is away or too busy; for a daemon at most 10 seconds."`
-	Socket      string        `type:"path" help:"Socket of the daemon: show what its tiers have at the end."`
+	Socket      string        `type:"path" placeholder:"PATH" help:"Socket of the daemon, whose tiers are shown at the end; else that of RINGCACHE_SOCKET, or of the daemon's configuration."`
+	Config      string        `type:"path" placeholder:"FILE" help:"Configuration of the daemon, for its socket; else that of RINGCACHE_CONFIG."`
 }
 
 // Help is the end of ringcache warm --help.
 func (warmCommand) Help() string {
-	return `Each image goes to the engine as a chat request for one token. The engine computes the output of its encoder, and its connector stores that in the
-daemon, where all engines with the same model find it. Images are PNG, JPEG, WebP, GIF, BMP and TIFF, known by their first bytes; other files
-in folders are skipped. An image that is there twice is sent once. The engine knows an image by the bytes of its file: send the very files that clients
-send.
+	return `Each image goes to the engine as a chat request for one token. The engine computes the output of its encoder,
+and its connector stores that in the daemon, where all engines with the same model find it. Images are PNG,
+JPEG, WebP, GIF, BMP and TIFF, known by their first bytes; other files in folders are skipped. An image that
+is there twice is sent once. The engine knows an image by the bytes of its file: send the very files that
+clients send.
 
 If the engine needs a key, put the key into the environment variable ` + warmKey + `.
 
@@ -51,7 +51,7 @@ The exit status is 0 if the engine has answered all images, 1 if not or if there
 
 // Run sends the images.
 func (c warmCommand) Run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	defer stop()
 	return c.run(ctx, os.Stdin, os.Stdout, os.Stderr)
 }
@@ -65,6 +65,10 @@ func (c warmCommand) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		State: c.State, MaxSize: c.MaxSize, Timeout: c.Timeout, Patience: c.Patience,
 	}
 	if err := o.Validate(); err != nil {
+		return err
+	}
+	var err error
+	if c.Socket, err = c.socket(); err != nil {
 		return err
 	}
 	found, err := c.find(ctx, stdin)
@@ -101,13 +105,13 @@ func (c warmCommand) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	}
 	err = errors.Join(err, c.show(context.WithoutCancel(ctx), stdout, before, result))
 	if result.Sent > 0 && ctx.Err() == nil {
-		fmt.Fprintln(stdout, did(result))
+		fmt.Fprintln(stdout, outcome(result))
 	}
 	return err
 }
 
-// did tells what the engine did with the images that were sent.
-func did(r warm.Result) string {
+// outcome describes what the engine did with the images that were sent.
+func outcome(r warm.Result) string {
 	switch own := r.Sent - r.Loaded - r.Encoded; {
 	case !r.Counted:
 		return "loaded or encoded is unknown: the engine's metrics have no counts of the connector"

@@ -27,7 +27,8 @@ func warmEngine(t *testing.T, answer func(w http.ResponseWriter, r *http.Request
 	return warmEngineWith(t, func() string { return "" }, answer)
 }
 
-func warmEngineWith(t *testing.T, metrics func() string, answer func(w http.ResponseWriter, r *http.Request, url string) bool) string {
+func warmEngineWith(t *testing.T, metrics func() string,
+	answer func(w http.ResponseWriter, r *http.Request, url string) bool) string {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, metrics()) })
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
@@ -41,7 +42,8 @@ func warmEngineWith(t *testing.T, metrics func() string, answer func(w http.Resp
 				}
 			}
 		}
-		if json.NewDecoder(r.Body).Decode(&q) == nil && (answer == nil || !answer(w, r, q.Messages[0].Content[0].Image.URL)) {
+		if json.NewDecoder(r.Body).Decode(&q) == nil &&
+			(answer == nil || !answer(w, r, q.Messages[0].Content[0].Image.URL)) {
 			_, _ = io.WriteString(w, `{"choices":[{}]}`)
 		}
 	})
@@ -66,7 +68,8 @@ func warmed(ctx context.Context, t *testing.T, stdin string, args ...string) (st
 func warmFolder(t *testing.T, n int) string {
 	dir := t.TempDir()
 	for i := range n {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.png", i)), fmt.Appendf(nil, "\x89PNG\r\n\x1a\n%d", i), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.png", i)),
+			fmt.Appendf(nil, "\x89PNG\r\n\x1a\n%d", i), 0o600))
 	}
 	return dir
 }
@@ -111,7 +114,8 @@ func TestWarmFailures(t *testing.T) {
 	out, log, err := warmed(t.Context(), t, "", "--url", url, "--list", list, "--list", list, odd)
 	require.EqualError(t, err, "5 images failed")
 	require.Contains(t, out, "2 images sent to tiny, 2 known before, 5 failed\n")
-	require.Contains(t, log, "failed: "+filepath.Join(dir, "002.png")+": the engine answered 400 Bad Request: bad image\n")
+	require.Contains(t, log, "failed: "+filepath.Join(dir,
+		"002.png")+": the engine answered 400 Bad Request: bad image\n")
 	require.Contains(t, log, "failed: "+filepath.Join(dir, "gone.png")+": no such file or directory\n")
 	require.Contains(t, log, `go\nne.png": no such file`)
 	require.Contains(t, log, "images (1 failed): ")
@@ -124,7 +128,8 @@ func TestWarmFailures(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestWarmNoImages: that there are none is said at once, not when an engine and a daemon have been waited for.
+// TestWarmNoImages: that there are none is said at once, not when an engine and a daemon have been waited
+// for.
 func TestWarmNoImages(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
@@ -173,13 +178,14 @@ func TestWarmHintsAtAnotherSocket(t *testing.T) {
 		hits, misses int64 // for each image
 		want         string
 	}{
-		{0, 1, "nothing is new, although the engine has encoded 6 outputs: does it have this socket, and is it no ec_consumer?"},
+		{0, 1, "nothing is new, although the engine has encoded 6 outputs: does it have this socket, and is it an ec_consumer, which stores nothing?"},
 		{1, 0, ""},
 		{0, 0, ""},
 	} {
 		var hits, misses atomic.Int64
 		url := warmEngineWith(t, func() string {
-			return fmt.Sprintf("vllm:ringcache_encoder_hits_total %d\nvllm:ringcache_encoder_misses_total %d\n", hits.Load(), misses.Load())
+			return fmt.Sprintf("vllm:ringcache_encoder_hits_total %d\nvllm:ringcache_encoder_misses_total %d\n",
+				hits.Load(), misses.Load())
 		}, func(http.ResponseWriter, *http.Request, string) bool {
 			hits.Add(c.hits)
 			misses.Add(c.misses)
@@ -226,7 +232,8 @@ func TestWarmWaits(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "waiting for the engine: the engine answered 429 Too Many Requests: without a reason\nimages: 1 of 1\n", log, "a reason is shown once")
 
-	_, _, err = warmed(t.Context(), t, "", "--url", "http://127.0.0.1:1", "--patience", time.Microsecond.String(), "--model", "m", dir)
+	_, _, err = warmed(t.Context(), t, "", "--url", "http://127.0.0.1:1", "--patience", time.Microsecond.String(),
+		"--model", "m", dir)
 	require.ErrorContains(t, err, "1 images are left (with --state the next run would go on there)")
 	require.ErrorContains(t, err, "connection refused")
 }
@@ -264,9 +271,12 @@ func answerStat(conn net.Conn, states func() wire.State) {
 			return
 		}
 		p := wire.Reply{ID: q.ID}
-		if q.Op == wire.Hello {
+		if q.Op == wire.Hello && q.Client != "ringcache warm" {
+			p.Error = &wire.Error{Kind: wire.KindInvalid, Text: "the client is " + q.Client}
+		} else if q.Op == wire.Hello {
 			p.Version, p.Server = wire.Version, "test"
-			p.Segment, p.Limits = &wire.Segment{Name: "s", Size: 1 << 20, Generation: 1, Inode: 1}, &wire.Limits{Names: 1, Seconds: 1, Held: 1, Leases: 1}
+			p.Segment, p.Limits = &wire.Segment{Name: "s", Size: 1 << 20, Generation: 1, Inode: 1},
+				&wire.Limits{Names: 1, Seconds: 1, Held: 1, Leases: 1}
 		} else {
 			s := states()
 			p.State = &s
@@ -291,16 +301,18 @@ func TestWarmShowsTiers(t *testing.T) {
 		if calls == 2 {
 			objects = 7
 		}
-		return wire.State{Backlog: 3, Levels: []wire.Level{{Name: "memory", Objects: objects, Bytes: objects << 20, Capacity: 64 << 20}, {Name: "redis", Away: true, Objects: -1, Bytes: -1, Capacity: -1}}}
+		return wire.State{Backlog: 3, Levels: []wire.Level{{Name: "memory", Objects: objects, Bytes: objects << 20,
+			Capacity: 64 << 20}, {Name: "redis", Away: true, Objects: -1, Bytes: -1, Capacity: -1}}}
 	})
 	out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^memory +up +7 +\+2 +7\.0 MiB +64\.0 MiB +0$`, out)
 	require.Regexp(t, `(?m)^redis +away +\? +\? +\? +- +0$`, out)
-	require.Contains(t, out, "3 objects are still on their way")
+	require.Contains(t, out, "3 objects wait to be written")
 
 	// Nothing is new: perhaps it was there.
-	state := wire.State{Levels: []wire.Level{{Name: "memory", Objects: 5, Capacity: 64 << 20}, {Name: "redis", Objects: -1, Bytes: -1, Capacity: -1}}}
+	state := wire.State{Levels: []wire.Level{{Name: "memory", Objects: 5, Capacity: 64 << 20},
+		{Name: "redis", Objects: -1, Bytes: -1, Capacity: -1}}}
 	socket = warmDaemon(t, func() wire.State { return state })
 	out, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
 	require.NoError(t, err)
@@ -313,8 +325,12 @@ func TestWarmShowsTiers(t *testing.T) {
 	require.ErrorContains(t, err, "does the engine run with the connector, and with this socket?")
 
 	// A socket without a daemon is noticed before anything is sent.
-	url = warmEngine(t, func(http.ResponseWriter, *http.Request, string) bool { t.Error("an image was sent"); return false })
-	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", filepath.Join(dir, "none"), "--patience", "1ms", dir)
+	url = warmEngine(t, func(http.ResponseWriter, *http.Request, string) bool {
+		t.Error("an image was sent")
+		return false
+	})
+	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", filepath.Join(dir, "none"), "--patience", "1ms",
+		dir)
 	require.ErrorContains(t, err, "no daemon listens at")
 }
 
@@ -331,4 +347,37 @@ func TestWarmWaitsForTheDaemon(t *testing.T) {
 	require.NoError(t, <-renamed)
 	require.NoError(t, err)
 	require.Contains(t, out, "memory")
+}
+
+// TestWarmFindsTheSocketAsServeStatusDoes: warm ignored RINGCACHE_SOCKET and the daemon's configuration, and was shown
+// to others as "ringcache serve status".
+func TestWarmFindsTheSocketAsServeStatusDoes(t *testing.T) {
+	dir := warmFolder(t, 1)
+	url := warmEngine(t, nil)
+	socket := warmDaemon(t, func() wire.State { return wire.State{Levels: []wire.Level{{Name: "memory", Objects: 1}}} })
+	config := filepath.Join(t.TempDir(), "ringcache.yaml")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, "socket: %s\n", socket), 0o600))
+	none := filepath.Join(dir, "none")
+	for _, c := range []struct {
+		variable, value string
+		args            []string
+	}{
+		{"RINGCACHE_SOCKET", socket, nil},
+		{"RINGCACHE_SOCKET", none, []string{"--socket", socket}},
+		{"RINGCACHE_CONFIG", config, nil},
+		{"RINGCACHE_CONFIG", "", []string{"--config", config}},
+	} {
+		t.Run(fmt.Sprint(c.variable, c.args), func(t *testing.T) {
+			t.Setenv(c.variable, c.value)
+			out, _, err := warmed(t.Context(), t, "", append(c.args, "--url", url, dir)...)
+			require.NoError(t, err)
+			require.Contains(t, out, "memory")
+		})
+	}
+	t.Setenv("RINGCACHE_SOCKET", none)
+	_, _, err := warmed(t.Context(), t, "", "--url", url, "--patience", "1ms", dir)
+	require.ErrorContains(t, err, "no daemon listens at "+none)
+	t.Setenv("RINGCACHE_SOKET", socket)
+	_, _, err = warmed(t.Context(), t, "", "--url", url, dir)
+	require.ErrorContains(t, err, "RINGCACHE_SOKET")
 }

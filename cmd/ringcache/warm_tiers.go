@@ -6,24 +6,49 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"syscall"
 	"text/tabwriter"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon"
 	"github.com/ringcache/ringcache/encoder/warm"
 )
 
 // warmStatTime is the longest wait for the daemon, which answers without input and output.
 const warmStatTime = 10 * time.Second
 
-// tiers asks the daemon what it has. It returns nil if no socket is given.
+// socket returns the socket of the daemon, as ringcache serve status finds it. It is empty if nobody names one and
+// none is at the usual place: an engine may share the outputs by other means.
+func (c warmCommand) socket() (string, error) {
+	s := daemon.Sources{Environ: os.Environ(), File: c.Config, Flags: map[string]string{}}
+	if c.Socket != "" {
+		s.Flags["socket"] = c.Socket
+	}
+	config, err := load(s)
+	if err != nil {
+		return "", err
+	}
+	usual, err := daemon.Sources{}.Load()
+	if err != nil {
+		return "", err
+	}
+	if c.Socket == "" && config.Socket == usual.Socket {
+		if _, err := os.Stat(usual.Socket); errors.Is(err, fs.ErrNotExist) {
+			return "", nil
+		}
+	}
+	return config.Socket, nil
+}
+
+// tiers asks the daemon for its state. It returns nil if no socket is given.
 func (c warmCommand) tiers(ctx context.Context) (*status, error) {
 	if c.Socket == "" {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, warmStatTime)
 	defer cancel()
-	s, err := askStatus(ctx, c.Socket)
+	s, err := askStatus(ctx, c.Socket, "ringcache warm")
 	if err != nil {
 		return nil, explainStatus(c.Socket, err)
 	}
@@ -75,19 +100,20 @@ func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, res
 			capacity = size(l.Capacity)
 		}
 		empty = empty && l.Objects <= 0
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), added, size(l.Bytes), capacity, l.Backlog)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), added,
+			size(l.Bytes), capacity, l.Backlog)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	switch {
 	case after.Backlog > 0:
-		_, err = fmt.Fprintf(to, "%d objects are still on their way to lower tiers\n", after.Backlog)
+		_, err = fmt.Fprintf(to, "%d objects wait to be written to lower tiers\n", after.Backlog)
 	case result.Sent > 0 && empty:
-		err = fmt.Errorf("images were sent, and nothing is at %s: does the engine run with the connector, and with this socket?", c.Socket)
+		err = fmt.Errorf("images were sent, and the daemon at %s has nothing: does the engine run with the connector, and with this socket?", c.Socket)
 	case result.Sent > 0 && old && result.Counted && result.Encoded > 0:
-		_, err = fmt.Fprintf(to, "nothing is new, although the engine has encoded %d outputs: does it have this socket, and is it no ec_consumer? "+
-			"Or the tiers are full, and as many objects had to go\n", result.Encoded)
+		_, err = fmt.Fprintf(to, "nothing is new, although the engine has encoded %d outputs: does it have this socket, and is it an ec_consumer, which stores nothing? "+
+			"Or the tiers are full, and as many objects were evicted\n", result.Encoded)
 	case result.Sent > 0 && old && !result.Counted:
 		_, err = fmt.Fprintln(to, "nothing is new: the outputs were there, or the engine has another socket, or it had the images in its own caches and did not store them again")
 	}

@@ -13,24 +13,33 @@ import (
 	"github.com/ringcache/ringcache/internal/terminal"
 )
 
-// warmView shows how far a run is: by a bar on a terminal, by lines elsewhere.
+// warmView shows the progress of a run: by a bar on a terminal, by lines elsewhere.
 type warmView struct {
 	w       io.Writer
 	total   int
 	ended   int
 	failed  int
-	shown   int // twentieths
+	shown   int // twentieths that were printed as lines
 	waiting string
 	bar     *progressbar.ProgressBar // nil without a terminal
 }
 
+// newBar returns a progress bar, or nil if w is not a terminal.
+func newBar(w io.Writer, total int, what string, more ...progressbar.Option) *progressbar.ProgressBar {
+	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return progressbar.NewOptions(total, append([]progressbar.Option{
+		progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(30),
+		progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100 * time.Millisecond),
+	}, more...)...)
+}
+
 func newWarmView(w io.Writer, total int) *warmView {
 	v := &warmView{w: w, total: total}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && total > 0 {
-		v.bar = progressbar.NewOptions(total,
-			progressbar.OptionSetWriter(w), progressbar.OptionSetDescription("images"), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
-			progressbar.OptionSetItsString("images"), progressbar.OptionSetPredictTime(true), progressbar.OptionSetWidth(30),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionOnCompletion(func() { fmt.Fprintln(w) }))
+	if total > 0 {
+		v.bar = newBar(w, total, "images", progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+			progressbar.OptionSetItsString("images"), progressbar.OptionOnCompletion(func() { fmt.Fprintln(w) }))
 	}
 	return v
 }
@@ -48,7 +57,7 @@ func (v *warmView) report(e warm.Event) {
 	}
 	if v.bar != nil {
 		v.bar.Describe(v.text())
-		_ = v.bar.Set(v.ended) // a terminal that has gone does not end the run
+		_ = v.bar.Set(v.ended) // a closed terminal does not end the run
 		return
 	}
 	if twentieth := v.ended * 20 / v.total; twentieth > v.shown {
@@ -57,7 +66,7 @@ func (v *warmView) report(e warm.Event) {
 	}
 }
 
-// wait shows that the engine is away or failed, once for each reason until it works again.
+// wait prints why the engine can't take images now, once for each reason until it works again.
 func (v *warmView) wait(e warm.Event) {
 	text := e.Err.Error()
 	if text == v.waiting {

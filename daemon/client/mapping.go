@@ -53,6 +53,7 @@ func (c *Client) Map(ctx context.Context) (*Mapping, error) {
 	}
 }
 
+// mapSegment maps the segment that the daemon named, after it has made sure that it is that one.
 func mapSegment(dir string, s wire.Segment) (_ *Mapping, err error) {
 	path, err := shmfile.Path(dir, s.Name)
 	if err != nil {

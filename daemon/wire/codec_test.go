@@ -63,7 +63,7 @@ func drawRequest(t *rapid.T) *Request {
 		q.Client = printed(MaxClient).Draw(t, "client")
 		q.Features = rapid.SliceOfN(text(20), 0, 3).Draw(t, "features")
 		if either.Draw(t, "print") {
-			q.Fingerprint = &encoder.Fingerprint{Model: "m", Revision: text(10).Draw(t, "revision"), DType: "bfloat16", Ranks: 4, Rank: 3}
+			q.Fingerprint = &encoder.Fingerprint{Model: "m", Revision: text(10).Draw(t, "revision"), DType: "bfloat16", Layout: text(10).Draw(t, "layout"), Engine: text(10).Draw(t, "engine"), Ranks: 4, Rank: 3}
 		}
 	case Pin:
 		where()

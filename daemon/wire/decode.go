@@ -3,6 +3,7 @@ package wire
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,8 +40,7 @@ func DecodeRequest(body []byte, q *Request) error {
 	d.request(q)
 	err := d.end()
 	if err == nil {
-		q.drop()
-		err = q.Validate()
+		err = q.check(q.drop())
 	}
 	if err == nil {
 		return nil
@@ -131,6 +131,9 @@ type set uint32
 
 func (s set) has(n int) bool { return s>>n&1 != 0 }
 
+// first returns the lowest number in a set that is not empty.
+func (s set) first() int { return bits.TrailingZeros32(uint32(s)) }
+
 // when adds a field if it is there.
 func (s *set) when(n int, there bool) {
 	if there {
@@ -138,8 +141,9 @@ func (s *set) when(n int, there bool) {
 	}
 }
 
-// decoder reads one body that msgpackguard has checked. After the first problem it reads nothing more, and
-// what it returns is zero: callers look at err at the end of each loop.
+// decoder reads one body that msgpackguard has checked, so that no value is cut short: msgp's errors about
+// a value whose type is known are none. After the first problem it reads nothing more, and what it returns is
+// zero: callers look at err at the end of each loop.
 type decoder struct {
 	what string // "request" or "reply"
 	rest []byte
@@ -154,6 +158,7 @@ type step struct {
 	index int // -1 where there is none
 }
 
+// begin checks a body, after which nothing in it is deeper than maxDepth, or ends behind the body.
 func (d *decoder) begin(what string, body []byte) {
 	*d = decoder{what: what, rest: body}
 	if err := msgpackguard.Check(body, msgpackguard.Limits{Depth: maxDepth}); err != nil {
@@ -170,6 +175,7 @@ func (d *decoder) end() error {
 	return d.err
 }
 
+// fail notes the first problem, with where it is.
 func (d *decoder) fail(format string, args ...any) {
 	if d.err != nil {
 		return
@@ -227,31 +233,16 @@ func typeName(t msgp.Type) string {
 	return "an extension"
 }
 
-// advance goes on behind a value that msgp has read.
-func (d *decoder) advance(rest []byte, err error) bool {
-	if err != nil {
-		d.fail("%v", err) // the guard has seen to it that this does not happen
-		return false
-	}
-	d.rest = rest
-	return true
-}
-
 // open begins a map, and returns how many pairs it has.
 func (d *decoder) open() int {
 	if !d.is("a map", msgp.MapType) {
 		return 0
 	}
-	n, rest, err := msgp.ReadMapHeaderBytes(d.rest)
-	if !d.advance(rest, err) {
-		return 0
-	}
+	n, rest, _ := msgp.ReadMapHeaderBytes(d.rest)
+	d.rest = rest
 	d.deep++
 	return int(n)
 }
-
-// more reports whether there is another pair of n to be read.
-func (d *decoder) more(n int) bool { return n > 0 && d.err == nil }
 
 // key reads the key of a pair.
 func (d *decoder) key() []byte {
@@ -259,10 +250,8 @@ func (d *decoder) key() []byte {
 	if !d.is("a text as a key", msgp.StrType) {
 		return nil
 	}
-	key, rest, err := msgp.ReadStringZC(d.rest)
-	if !d.advance(rest, err) {
-		return nil
-	}
+	key, rest, _ := msgp.ReadStringZC(d.rest)
+	d.rest = rest
 	d.deep++
 	return key
 }
@@ -284,15 +273,10 @@ func (d *decoder) at(seen *set, n int, key string) *decoder {
 
 // skip goes on behind the value of a key that this version does not know.
 func (d *decoder) skip() {
-	if d.err != nil {
-		return
+	if d.err == nil {
+		end, _ := next(d.rest, 0)
+		d.rest = d.rest[end:]
 	}
-	end, err := next(d.rest, 0)
-	if err != nil {
-		d.fail("%v", err) // the guard has seen to it that this does not happen
-		return
-	}
-	d.rest = d.rest[end:]
 }
 
 // close ends a map.
@@ -314,10 +298,8 @@ func (d *decoder) list(most int) int {
 	if !d.is("a list", msgp.ArrayType) {
 		return 0
 	}
-	n, rest, err := msgp.ReadArrayHeaderBytes(d.rest)
-	if !d.advance(rest, err) {
-		return 0
-	}
+	n, rest, _ := msgp.ReadArrayHeaderBytes(d.rest)
+	d.rest = rest
 	if uint64(n) > uint64(most) {
 		d.fail("%d of them, the most in one message is %d", n, most)
 		return 0
@@ -353,10 +335,8 @@ func (d *decoder) text(old string) string {
 	if !d.is("a text", msgp.StrType) {
 		return ""
 	}
-	s, rest, err := msgp.ReadStringZC(d.rest)
-	if !d.advance(rest, err) {
-		return ""
-	}
+	s, rest, _ := msgp.ReadStringZC(d.rest)
+	d.rest = rest
 	switch {
 	case string(s) == old:
 		return old
@@ -382,9 +362,10 @@ func word[T ~string](d *decoder, known []T, open bool) T {
 	if !d.is("a text", msgp.StrType) {
 		return ""
 	}
-	s, rest, err := msgp.ReadStringZC(d.rest)
+	s, rest, _ := msgp.ReadStringZC(d.rest)
 	for _, w := range known {
-		if string(s) == string(w) && d.advance(rest, err) {
+		if string(s) == string(w) {
+			d.rest = rest
 			return w
 		}
 	}
@@ -399,8 +380,9 @@ func (d *decoder) bytes() []byte {
 	if !d.is("bytes", msgp.BinType) {
 		return nil
 	}
-	b, rest, err := msgp.ReadBytesZC(d.rest)
-	if !d.advance(rest, err) || len(b) == 0 {
+	b, rest, _ := msgp.ReadBytesZC(d.rest)
+	d.rest = rest
+	if len(b) == 0 {
 		return nil
 	}
 	return append(make([]byte, 0, len(b)), b...)
@@ -410,8 +392,8 @@ func (d *decoder) bool() bool {
 	if !d.is("a bool", msgp.BoolType) {
 		return false
 	}
-	v, rest, err := msgp.ReadBoolBytes(d.rest)
-	d.advance(rest, err)
+	v, rest, _ := msgp.ReadBoolBytes(d.rest)
+	d.rest = rest
 	return v
 }
 
@@ -425,7 +407,7 @@ func (d *decoder) uint64() uint64 {
 		d.fail("%d, want 0 or more", below.Value)
 		return 0
 	}
-	d.advance(rest, err)
+	d.rest = rest
 	return n
 }
 
@@ -433,7 +415,7 @@ func (d *decoder) uint64() uint64 {
 func (d *decoder) int64(low int64) int64 {
 	if low < 0 && len(d.rest) > 0 && d.rest[0] >= 0x80 && d.is("an integer", msgp.IntType, msgp.UintType) {
 		if n, rest, err := msgp.ReadInt64Bytes(d.rest); err == nil && n < 0 {
-			d.advance(rest, nil)
+			d.rest = rest
 			if n < low {
 				d.fail("%d, want %d or more", n, low)
 			}

@@ -49,6 +49,7 @@ type encoding struct {
 	err  *Error
 }
 
+// end sets the length of the frame. After a problem it returns b, to which nothing was appended.
 func (e *encoding) end(b []byte, most int) ([]byte, error) {
 	if e.err != nil {
 		return b, e.err
@@ -71,6 +72,7 @@ type pairs struct{ at, n int }
 // fewPairs is how many pairs a map with a header of one byte has at most.
 const fewPairs = 15
 
+// open begins a map, and close sets its number of pairs.
 func (e *encoding) open() pairs {
 	e.b = append(e.b, 0x80)
 	return pairs{at: len(e.b) - 1}

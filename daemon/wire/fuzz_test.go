@@ -132,7 +132,7 @@ func isZero(v any) bool {
 // requestExamples are requests of every kind.
 func requestExamples() []*Request {
 	return []*Request{
-		{ID: 1, Op: Hello, Version: Version, Session: "12345678", Client: "c", Fingerprint: &encoder.Fingerprint{Model: "m", DType: "bfloat16", Ranks: 2, Rank: 1}, Features: []string{"a", ""}},
+		{ID: 1, Op: Hello, Version: Version, Session: "12345678", Client: "c", Fingerprint: &encoder.Fingerprint{Model: "m", Revision: "r", DType: "bfloat16", Layout: "l", Engine: "e", Ranks: 2, Rank: 1}, Features: []string{"a", ""}},
 		{ID: 300, Op: Pin, Lease: "l", Space: "s", Names: []string{"a", ""}, Seconds: 70000, Prefix: true},
 		{ID: 3, Op: Get, Lease: "l", Space: "s"},
 		{ID: 1 << 63, Op: Reserve, Lease: "l", Space: "s", Objects: []Object{{Name: "a", Size: 1 << 40, Note: []byte{1}, Parent: "p", Tenant: "t", Cost: 1}, {}}},

@@ -14,7 +14,10 @@ const always = 1<<requestID | 1<<requestOp
 // Validate reports which field of a request its Op needs and does not have, has and must not have, or has
 // with a value that is never right: an *[Error] of [KindInvalid], [KindUnsupported] or [KindVersion]. Names
 // and objects are not looked at: what can't be stored is answered one by one, by [StatusInvalid].
-func (q *Request) Validate() error {
+func (q *Request) Validate() error { return q.check(q.used()) }
+
+// check is Validate of a request that uses these fields.
+func (q *Request) check(used set) error {
 	f, ok := forms[q.Op]
 	switch {
 	case q.Op == "":
@@ -27,13 +30,12 @@ func (q *Request) Validate() error {
 	if q.Op == Hello && q.Version != Version && q.Version > 0 {
 		return versionError(q.Version)
 	}
-	used := q.used()
 	needed := f.needs | always
-	if n, some := first(needed &^ used); some {
-		return invalid("request: %s: %s needs it, and it is empty, 0 or missing", requestKeys[n], q.Op)
+	if missing := needed &^ used; missing != 0 {
+		return invalid("request: %s: %s needs it, and it is empty, 0 or missing", requestKeys[missing.first()], q.Op)
 	}
-	if n, some := first(used &^ (needed | f.may)); some {
-		return invalid("request: %s: %s has no such field; leave it out", requestKeys[n], q.Op)
+	if other := used &^ (needed | f.may); other != 0 {
+		return invalid("request: %s: %s has no such field; leave it out", requestKeys[other.first()], q.Op)
 	}
 	return q.validate(used)
 }
@@ -100,27 +102,18 @@ func printable(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }) < 0
 }
 
-// drop makes fields zero that the Op has not.
-func (q *Request) drop() {
+// drop makes fields zero that the Op has not, and returns those that the request uses.
+func (q *Request) drop() set {
+	used := q.used()
 	f, ok := forms[q.Op]
-	if more := q.used() &^ (f.needs | f.may | always); ok && more != 0 {
-		v := reflect.ValueOf(q).Elem()
-		for n := range requestKeys {
-			if more.has(n) {
-				v.Field(n).SetZero()
-			}
-		}
+	if !ok {
+		return used
 	}
-}
-
-// first returns the lowest number in a set.
-func first(s set) (n int, some bool) {
-	for n := range requestKeys {
-		if s.has(n) {
-			return n, true
-		}
+	has := f.needs | f.may | always
+	for more := used &^ has; more != 0; more &= more - 1 {
+		reflect.ValueOf(q).Elem().Field(more.first()).SetZero()
 	}
-	return 0, false
+	return used & has
 }
 
 func versionError(client int) *Error {

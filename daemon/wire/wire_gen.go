@@ -152,7 +152,7 @@ func (d *decoder) request(v *Request) {
 	old := *v
 	*v = Request{Features: old.Features[:0], Names: old.Names[:0], Objects: old.Objects[:0], Leases: old.Leases[:0]}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "id":
 			v.ID = d.at(&seen, 0, "id").uint64()
@@ -216,7 +216,7 @@ func (d *decoder) fingerprint(v *fingerprint) {
 	old := *v
 	*v = fingerprint{}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "model":
 			v.Model = d.at(&seen, 0, "model").text(old.Model)
@@ -254,7 +254,7 @@ func (d *decoder) object(v *Object) {
 	old := *v
 	*v = Object{}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "name":
 			v.Name = d.at(&seen, 0, "name").text(old.Name)
@@ -324,7 +324,7 @@ func (d *decoder) reply(v *Reply) {
 	old := *v
 	*v = Reply{Features: old.Features[:0], Items: old.Items[:0], Leases: old.Leases[:0], Clients: old.Clients[:0]}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "id":
 			v.ID = d.at(&seen, 0, "id").uint64()
@@ -425,7 +425,7 @@ func (d *decoder) segment(v *Segment) {
 	old := *v
 	*v = Segment{}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "name":
 			v.Name = d.at(&seen, 0, "name").text(old.Name)
@@ -460,7 +460,7 @@ func (e *encoding) limits(v *Limits) {
 func (d *decoder) limits(v *Limits) {
 	*v = Limits{}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "names":
 			v.Names = d.at(&seen, 0, "names").int()
@@ -495,7 +495,7 @@ func (d *decoder) item(v *Item) {
 	old := *v
 	*v = Item{}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "status":
 			v.Status = word(d.at(&seen, 0, "status"), allStatus, false)
@@ -537,7 +537,7 @@ func (d *decoder) error(v *Error) {
 	old := *v
 	*v = Error{}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "kind":
 			v.Kind = word(d.at(&seen, 0, "kind"), allKind, true)
@@ -585,7 +585,7 @@ func (e *encoding) state(v *State) {
 func (d *decoder) state(v *State) {
 	*v = State{}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "levels":
 			for i, n := 0, d.at(&seen, 0, "levels").list(math.MaxInt32); d.next(i, n); i++ {
@@ -647,7 +647,7 @@ func (e *encoding) use(v *Use) {
 func (d *decoder) use(v *Use) {
 	*v = Use{}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "seconds":
 			v.Seconds = d.at(&seen, 0, "seconds").int64(0)
@@ -682,7 +682,7 @@ func (d *decoder) level(v *Level) {
 	old := *v
 	*v = Level{}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "name":
 			v.Name = d.at(&seen, 0, "name").text(old.Name)
@@ -730,7 +730,7 @@ func (d *decoder) clientState(v *ClientState) {
 	old := *v
 	*v = ClientState{}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "session":
 			v.Session = d.at(&seen, 0, "session").text(old.Session)
@@ -783,7 +783,7 @@ func (d *decoder) lease(v *Lease) {
 	old := *v
 	*v = Lease{}
 	var seen set
-	for n := d.open(); d.more(n); n-- {
+	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
 		case "name":
 			v.Name = d.at(&seen, 0, "name").text(old.Name)

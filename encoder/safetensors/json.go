@@ -216,6 +216,7 @@ func (r *reader) object(each func(key string) error) error {
 // array reads an array, and calls each in front of every element.
 func (r *reader) array(each func() error) error { return r.nested('[', ']', each) }
 
+// nested reads what is between two brackets, with commas between, and calls each in front of every element.
 func (r *reader) nested(open, end byte, each func() error) error {
 	if r.peek() != open {
 		return r.fail("expected %q", open)

@@ -58,17 +58,19 @@ func (r *run) again(ctx context.Context, path string, send func() error) error {
 	}
 }
 
-// kind is what an answer means for the image.
+// kind is what an answer means for the image: whether it is done, is tried again, or is given up, and whether
+// the run goes on with others.
 type kind int
 
 const (
 	done     kind = iota
-	bad           // the engine does not take this image
-	broken        // the engine failed, perhaps because of this image
-	away          // the engine is not there, or is busy: not because of this image
-	hopeless      // it would be the same for each image
+	bad           // the engine does not take this image, which is given up
+	broken        // the engine failed, perhaps because of this image, which is tried maxTries times
+	away          // the engine is not there, or is busy: not because of this image, which is tried for Options.Patience
+	hopeless      // it would be the same for each image, so the run ends
 )
 
+// classify returns what an answer means, and how long the engine wants nobody to ask again.
 func classify(err error) (k kind, after time.Duration) {
 	if err == nil {
 		return done, 0

@@ -113,6 +113,7 @@ func parseState(line string) (c content, model string, ok bool) {
 	return c, model, err == nil
 }
 
+// has reports whether an image was answered, in this run or an earlier one.
 func (s *state) has(c content) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

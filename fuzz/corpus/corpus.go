@@ -7,7 +7,7 @@
 //	}
 //
 // The inputs of ring, pool, store, lru and pair are choices of package fuzz/generate. The others are
-// bytes of docs/format.md, for whoever parses these.
+// bytes of docs/format.md, for programs that parse these.
 //
 // scripts/pick-corpus.py chooses inputs of what `make fuzz` has found.
 package corpus
@@ -26,7 +26,8 @@ var files embed.FS
 // Target is a *testing.F.
 type Target interface{ Add(args ...any) }
 
-// Families returns the names of all families, sorted. The arguments of their inputs are []byte, unless another type is named:
+// Families returns the names of all families, sorted. The arguments of their inputs are []byte, unless
+// another type is named:
 //
 //   - ring, pool, store, lru, pair: choices that make sequences of operations;
 //   - agent: lines of the agent's protocol;

@@ -52,8 +52,10 @@ func TestAdd(t *testing.T) {
 func TestParse(t *testing.T) {
 	args, err := corpus.Parse([]byte("go test fuzz v1\n[]byte(\"a\\x00\\n\")\nstring(\"é\")\nbool(true)\nbool(false)\nuint16(7)\nuint32(8)\nuint64(9)\nint(5)\nbyte('\\x05')\nuint8(4)\n"))
 	require.NoError(t, err)
-	require.Equal(t, []any{[]byte("a\x00\n"), "é", true, false, uint16(7), uint32(8), uint64(9), 5, byte(5), byte(4)}, args)
-	for _, bad := range []string{"", "go test fuzz v2\n", "go test fuzz v1\n7", "go test fuzz v1\n[]byte(x+1)", "go test fuzz v1\nf(", "go test fuzz v1\nfloat64(1)", "go test fuzz v1\nx.y(1)"} {
+	require.Equal(t, []any{[]byte("a\x00\n"), "é", true, false, uint16(7), uint32(8), uint64(9), 5, byte(5), byte(4)},
+		args)
+	for _, bad := range []string{"", "go test fuzz v2\n", "go test fuzz v1\n7", "go test fuzz v1\n[]byte(x+1)",
+		"go test fuzz v1\nf(", "go test fuzz v1\nfloat64(1)", "go test fuzz v1\nx.y(1)"} {
 		_, err := corpus.Parse([]byte(bad))
 		require.Error(t, err, bad)
 	}

@@ -133,7 +133,9 @@ func (c protocol) program(run *explore.Run) {
 		}
 		for k := range c.requests {
 			if c.leases {
-				p.Wait(func() bool { return answers[k] == c.readers }, "finish request %d: every reader has answered", k+1)
+				p.Wait(func() bool {
+					return answers[k] == c.readers
+				}, "finish request %d: every reader has answered", k+1)
 				o.leases.Set(o.leases.Get() - 1)
 			}
 		}
@@ -153,15 +155,17 @@ func (c protocol) program(run *explore.Run) {
 		run.AtEnd("ends", "", func() error { c.ends[o.r.Get()] = true; return nil })
 		return
 	}
-	run.Always("premature-free", "the chunk is used again under a reader, which fails and takes the engine down", func() error {
-		if unread := issued - read; unread > 0 && c.reclaimable(o, c.readers) {
-			return fmt.Errorf("the writer may free the object (R = %d, W x readers = %d), but %d reads of handles are still to come", o.r.Get(), o.w.Get()*c.readers, unread)
-		}
-		return nil
-	})
+	run.Always("premature-free", "the chunk is used again under a reader, which fails and takes the engine down",
+		func() error {
+			if unread := issued - read; unread > 0 && c.reclaimable(o, c.readers) {
+				return fmt.Errorf("the writer may free the object (R = %d, W x readers = %d), but %d reads of handles are still to come", o.r.Get(), o.w.Get()*c.readers, unread)
+			}
+			return nil
+		})
 	run.AtEnd("never-free", "the chunk is never freed, and in a FIFO nothing behind it is", func() error {
 		if !c.reclaimable(o, c.readers) {
-			return fmt.Errorf("every reader has read every handle, but R = %d stays below W x readers = %d", o.r.Get(), o.w.Get()*c.readers)
+			return fmt.Errorf("every reader has read every handle, but R = %d stays below W x readers = %d",
+				o.r.Get(), o.w.Get()*c.readers)
 		}
 		return nil
 	})

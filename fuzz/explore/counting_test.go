@@ -13,7 +13,8 @@ import (
 // count. Both readers have to skip one touch; here three are skipped, as A reads the first
 // time before B does.
 func Example_countingDrift() {
-	fmt.Println(explore.Explore(explore.Options{}, protocol{counting: c1, readers: 2, requests: []request{plain, plain}}.program).Failure)
+	fmt.Println(explore.Explore(explore.Options{},
+		protocol{counting: c1, readers: 2, requests: []request{plain, plain}}.program).Failure)
 	// Output:
 	// never-free: every reader has read every handle, but R = 5 stays below W x readers = 6
 	// why it matters: the chunk is never freed, and in a FIFO nothing behind it is
@@ -42,13 +43,16 @@ func TestUpstreamCountingDrift(t *testing.T) {
 	}{
 		{protocol{counting: c0, readers: 2, requests: two}, "two requests", ""},
 		{protocol{counting: c0, readers: 3, requests: two}, "two requests", ""},
-		{protocol{counting: c1, readers: 1, requests: []request{plain, plain, plain}}, "three requests", ""}, // one reader alone can't drift
+		// one reader alone can't drift
+		{protocol{counting: c1, readers: 1, requests: []request{plain, plain, plain}}, "three requests", ""},
 		{protocol{counting: c1, readers: 2, requests: two}, "two requests", "never-free"},
-		{protocol{counting: c1, readers: 2, requests: []request{{children: 1, twice: true}}}, "the image twice", "premature-free"},
+		{protocol{counting: c1, readers: 2, requests: []request{{children: 1, twice: true}}}, "the image twice",
+			"premature-free"},
 		{protocol{counting: c2, readers: 2, requests: two}, "two requests", ""},
 		{protocol{counting: c2, readers: 3, requests: two}, "two requests", ""},
 		{protocol{counting: c2, readers: 2, requests: []request{plain, plain, plain}}, "three requests", ""},
-		{protocol{counting: c2, readers: 2, requests: []request{{children: 1, twice: true}, plain}}, "the image twice", ""},
+		{protocol{counting: c2, readers: 2, requests: []request{{children: 1, twice: true}, plain}},
+			"the image twice", ""},
 		{protocol{counting: c0, readers: 2, requests: resumed}, "n > 1 or resumed", "premature-free"},
 		{protocol{counting: c2, readers: 2, requests: resumed}, "n > 1 or resumed", "premature-free"},
 		// Ours: leases hold, whatever the counts are. With a use for each child they agree, too.
@@ -91,7 +95,8 @@ func TestCountsThatUpstreamCanEndWith(t *testing.T) {
 			continue
 		}
 		ends := map[int]bool{}
-		res := explore.Explore(explore.Options{}, protocol{counting: c1, readers: c.readers, requests: c.requests, ends: ends}.program)
+		res := explore.Explore(explore.Options{},
+			protocol{counting: c1, readers: c.readers, requests: c.requests, ends: ends}.program)
 		t.Logf("%d readers, %d requests: %s; R ends as %v", c.readers, len(c.requests), res, ends)
 		require.True(t, res.Complete)
 		require.Equal(t, c.ends, ends)

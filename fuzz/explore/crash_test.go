@@ -98,7 +98,8 @@ func killedWriter(readsB, sendFirst bool) func(r *explore.Run) {
 // ofOne reports whether a word concerns one process alone, or is of no use in these tests: they
 // would take minutes with it.
 func ofOne(name string) bool {
-	return strings.HasPrefix(name, "sidecar") || strings.HasPrefix(name, "slot1") || name == "slot0.pid" || name == "slot0.top" || strings.HasPrefix(name, "+4")
+	return strings.HasPrefix(name, "sidecar") || strings.HasPrefix(name, "slot1") || name == "slot0.pid" ||
+		name == "slot0.top" || strings.HasPrefix(name, "+4")
 }
 
 // TestWriterKilledAtEveryStep: whatever the writer was doing, an adopter goes on, no byte changes under
@@ -161,7 +162,7 @@ func TestReaderKilledAtEveryStep(t *testing.T) {
 				closeReader()
 			}
 			if err := put("c"); err != nil {
-				p.Failf("nobody looks at anything any more, but there is no room: %v (before: %v)", err, first)
+				p.Failf("no reader is left, but there is no room: %v (before: %v)", err, first)
 			}
 		})
 		r.AtEnd("structure", "the store is damaged", s.CheckStructure)

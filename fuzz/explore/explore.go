@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Options bound an exploration. The zero value kills nobody.
+// Options bound an exploration. With the zero value no process is killed.
 type Options struct {
 	// Crashes is how many of the processes that are Killable are killed in one order, at most.
 	Crashes int
@@ -40,7 +40,8 @@ type Result struct {
 
 // String returns the counts, and the counter-example if there is one.
 func (r Result) String() string {
-	s := fmt.Sprintf("%d orders of up to %d steps, %d states, %d executions", r.Orders, r.Longest, r.States, r.Executions)
+	s := fmt.Sprintf("%d orders of up to %d steps, %d states, %d executions", r.Orders, r.Longest, r.States,
+		r.Executions)
 	switch {
 	case r.Failure != nil:
 		return s + " until this:\n" + r.Failure.Error()
@@ -160,7 +161,8 @@ func (e *explorer) explain(path []choice, f *Failure) *Failure {
 	defer r.end()
 	r.choices() // finds a deadlock
 	if r.failure == nil || r.failure.Name != f.Name {
-		return &Failure{Name: "not deterministic", Why: "an order must do the same each time that it is executed", Err: fmt.Errorf("once it failed: %w; then: %v", f, r.failure), Steps: r.trace}
+		return &Failure{Name: "not deterministic", Why: "an order must do the same each time that it is executed",
+			Err: fmt.Errorf("once it failed: %w; then: %v", f, r.failure), Steps: r.trace}
 	}
 	r.failure.Steps = r.trace
 	return r.failure

@@ -211,7 +211,11 @@ func TestWhatEndsAnExecution(t *testing.T) {
 	t.Run("stuck", func(t *testing.T) {
 		blocked := make(chan struct{})
 		defer close(blocked)
-		res := explore.Explore(explore.Options{Timeout: 3 * time.Second}, one(func(p *explore.Process) { p.Step("x"); p.Step("y"); <-blocked }))
+		res := explore.Explore(explore.Options{Timeout: 3 * time.Second}, one(func(p *explore.Process) {
+			p.Step("x")
+			p.Step("y")
+			<-blocked
+		}))
 		require.Equal(t, "stuck", res.Failure.Name)
 		require.Len(t, res.Failure.Steps, 2, "they end with the one that does not end")
 		require.Equal(t, "y", res.Failure.Steps[1].What)
@@ -241,7 +245,7 @@ func TestHooks(t *testing.T) {
 		word := 0
 		r.State(func() string { return fmt.Sprint("word=", word) })
 		load := func() int { r.Access("load"); r.Saw(word); return word }
-		load() // no step: nobody runs
+		load() // no step: no process runs
 		for _, name := range []string{"P", "Q"} {
 			r.Process(name, func(*explore.Process) {
 				x := load()

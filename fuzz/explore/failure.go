@@ -34,7 +34,8 @@ func (f *Failure) Error() string {
 		fmt.Fprintf(&b, "why it matters: %s\n", f.Why)
 	}
 	line := func(n any, process, does, state string) {
-		b.WriteString(strings.TrimRight(fmt.Sprintf("%4v  %-*s  %-*s  %s", n, who, process, what, does, state), " ") + "\n")
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%4v  %-*s  %-*s  %s", n, who, process, what, does, state),
+			" ") + "\n")
 	}
 	line("step", "process", "does", "state afterwards")
 	for i, s := range f.Steps {

@@ -29,7 +29,8 @@ func must[T any](v T, err error) T {
 // memory with a sidecar.
 func oneObject() shmstore.Options {
 	o := shmstore.Options{Size: 192, MaxObjects: 2, ReaderSlots: 2}
-	o.Segment = must(segment.Private(nil, segment.Options{RingSize: o.Size, Sidecar: &segment.SidecarOptions{Pool: true, Objects: o.MaxObjects, Slots: o.ReaderSlots}}))
+	o.Segment = must(segment.Private(nil, segment.Options{RingSize: o.Size,
+		Sidecar: &segment.SidecarOptions{Pool: true, Objects: o.MaxObjects, Slots: o.ReaderSlots}}))
 	return o
 }
 
@@ -152,7 +153,7 @@ func TestEvictor(t *testing.T) {
 	if *long {
 		clean(t, explore.Explore(explore.Options{}, evictor(2, false)))
 	}
-	t.Run("planted: the slots are read before the id is taken away", func(t *testing.T) {
+	t.Run("planted: the slots are read before the id is removed", func(t *testing.T) {
 		found(t, explore.Explore(explore.Options{}, evictor(1, true)), "assertion")
 	})
 }

@@ -124,7 +124,8 @@ func found(t *testing.T, res explore.Result, invariant string) {
 }
 
 // look is a reader that looks at a payload in the way of shmstore.View: the hold, the second
-// look at the id, the bytes in two steps, release. It returns whether the handle was good. Each byte must be want.
+// look at the id, the bytes in two steps, release. It returns whether the handle was good. Each byte must be
+// want.
 func look(p *explore.Process, m []byte, slot *sidecar.Slot, at int, id uint32, want byte, secondLook bool) bool {
 	if c, err := shmring.ReadChunk(m, uint64(at)); !secondLook && (err != nil || c.ID != id) {
 		return false // the planted bug: it looks before it takes the hold

@@ -66,7 +66,8 @@ func (p *Process) Saw(v any) {
 
 // Failf ends the execution: the process found something wrong.
 func (p *Process) Failf(format string, args ...any) {
-	p.run.fail("assertion", "the process found by itself that something is wrong", fmt.Errorf("%s: %s", p.name, fmt.Sprintf(format, args...)))
+	p.run.fail("assertion", "the process found by itself that something is wrong",
+		fmt.Errorf("%s: %s", p.name, fmt.Sprintf(format, args...)))
 	p.Step("failed")
 }
 

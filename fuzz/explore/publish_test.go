@@ -31,7 +31,7 @@ func scanned(write func(p *explore.Process, o shmstore.Options)) func(r *explore
 	}
 }
 
-// TestPublishedLast: whoever finds an id finds the whole payload behind it.
+// TestPublishedLast: a reader that finds an id finds the whole payload behind it.
 func TestPublishedLast(t *testing.T) {
 	failpoint.Need(t)
 	clean(t, explore.Explore(explore.Options{}, scanned(func(p *explore.Process, o shmstore.Options) {

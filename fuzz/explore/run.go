@@ -93,7 +93,8 @@ func (r *Run) text() string {
 // execute runs a program along a path. What is left of the run afterwards is in its fields; the
 // caller calls end.
 func execute(o Options, program func(*Run), path []choice, recording bool) *Run {
-	r := &Run{yielded: make(chan struct{}), over: make(chan struct{}), watchdog: time.NewTimer(o.Timeout), crashes: o.Crashes, recording: recording}
+	r := &Run{yielded: make(chan struct{}), over: make(chan struct{}), watchdog: time.NewTimer(o.Timeout),
+		crashes: o.Crashes, recording: recording}
 	program(r)
 	for _, p := range r.processes {
 		go p.main()
@@ -147,7 +148,8 @@ func (r *Run) resume(p *Process) bool {
 		r.current = nil
 		return true
 	case <-r.watchdog.C:
-		r.fail("stuck", "a process may only block in Wait and Lock", fmt.Errorf("%s does not come to its next step: it waits for something that the explorer does not see, or does not end", p.name))
+		r.fail("stuck", "a process may only block in Wait and Lock",
+			fmt.Errorf("%s does not come to its next step: it waits for something that the explorer does not see, or does not end", p.name))
 		p.stuck = true
 		return false
 	}
@@ -194,7 +196,8 @@ func (r *Run) choices() (all []choice) {
 				waits = append(waits, fmt.Sprintf("%s waits to do %q", p.name, p.pending))
 			}
 		}
-		r.fail("deadlock", "a process that waits for ever stops everyone behind it", fmt.Errorf("%s", strings.Join(waits, ", ")))
+		r.fail("deadlock", "a process that waits for ever stops everyone behind it",
+			fmt.Errorf("%s", strings.Join(waits, ", ")))
 		return nil
 	}
 	if r.crashes > 0 {
@@ -219,7 +222,7 @@ func (r *Run) fingerprint() [sha256.Size]byte {
 	return sum
 }
 
-// end ends what is left of the processes. Their deferred calls run then, when nobody looks at
+// end ends what is left of the processes. Their deferred calls run then, and no check reads
 // what they do any more.
 func (r *Run) end() {
 	close(r.over)

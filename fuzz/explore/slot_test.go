@@ -77,12 +77,12 @@ func comingReader(dir string, second, unmarked bool) func(r *explore.Run) {
 			p.Wait(func() bool { return last.Ended() }, "see the readers end")
 			end(sides[0])
 			if err := put("c"); err != nil {
-				p.Failf("nobody looks at anything any more, but there is no room: %v (before: %v)", err, before)
+				p.Failf("no reader is left, but there is no room: %v (before: %v)", err, before)
 			}
 			side := sidecar.Of(s.Segment())
 			side.Reap()
 			if taken, dead, bad := side.LookAtSlots(); taken+dead != 0 || len(bad) > 0 {
-				p.Failf("nobody is there any more, but %d slots are taken: %v", taken+dead, bad)
+				p.Failf("no reader is left, but %d slots are in use: %v", taken+dead, bad)
 			}
 		})
 		r.AtEnd("structure", "the store is damaged", s.CheckStructure)
@@ -103,8 +103,8 @@ func clearMark(f *sidecar.File) {
 	must(0, file.Close())
 }
 
-// TestReaderComesAndGoesAtEveryStep: a reader is protected from its first hold on, whoever had its slot
-// before, and wherever it is killed, nothing of it is left.
+// TestReaderComesAndGoesAtEveryStep: a reader is protected from its first hold on, whichever reader had its
+// slot before, and wherever it is killed, nothing of it is left.
 func TestReaderComesAndGoesAtEveryStep(t *testing.T) {
 	failpoint.Need(t)
 	for _, second := range []bool{false, true} {

@@ -110,7 +110,9 @@ func sharedImage(pool bool, version string, readers, requests, children int) fun
 				open = append(open, req)
 			}
 			for k, req := range open {
-				p.Wait(func() bool { return answers[k] == readers }, "finish request %d: every reader has answered", k+1)
+				p.Wait(func() bool {
+					return answers[k] == readers
+				}, "finish request %d: every reader has answered", k+1)
 				req.Finish()
 			}
 			p.Access("put another object, which needs the room")
@@ -123,7 +125,8 @@ func sharedImage(pool bool, version string, readers, requests, children int) fun
 		for i := range readers {
 			lock := &countLock{held: held}
 			other := must(segment.Private(memory, so))
-			reader := must(objstore.Open("", objstore.ReaderOptions{Segment: other, RingSize: so.RingSize, Readers: readers, Generation: g, Lock: lock}))
+			reader := must(objstore.Open("", objstore.ReaderOptions{Segment: other, RingSize: so.RingSize,
+				Readers: readers, Generation: g, Lock: lock}))
 			lock.p = r.Process(fmt.Sprintf("reader %c", 'A'+i), func(p *explore.Process) {
 				for k := range requests {
 					p.Wait(func() bool { return len(handles) > k }, "receive request %d", k+1)
@@ -177,16 +180,17 @@ func TestStoresOfTwoRequestsForOneImage(t *testing.T) {
 		if c.pool {
 			name = "Pool"
 		}
-		t.Run(fmt.Sprintf("%s, %s, %d requests, %d reads of each", name, c.version, c.requests, c.children), func(t *testing.T) {
-			if c.long && !*long {
-				t.Skip("takes half a minute; ask for it with -long")
-			}
-			res := explore.Explore(explore.Options{}, sharedImage(c.pool, c.version, 2, c.requests, c.children))
-			if c.failure == "" {
-				clean(t, res)
-			} else {
-				found(t, res, c.failure)
-			}
-		})
+		t.Run(fmt.Sprintf("%s, %s, %d requests, %d reads of each", name, c.version, c.requests, c.children),
+			func(t *testing.T) {
+				if c.long && !*long {
+					t.Skip("takes half a minute; ask for it with -long")
+				}
+				res := explore.Explore(explore.Options{}, sharedImage(c.pool, c.version, 2, c.requests, c.children))
+				if c.failure == "" {
+					clean(t, res)
+				} else {
+					found(t, res, c.failure)
+				}
+			})
 	}
 }

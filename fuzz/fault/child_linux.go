@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InChild runs the test t once more in a child process with the attributes, which may be nil, and returns true
-// there. In the parent it waits for the child, whose failure or skip becomes that of t, and returns
+// InChild runs the test t once more in a child process with the attributes, which may be nil, and returns
+// true there. In the parent it waits for the child, whose failure or skip becomes that of t, and returns
 // false: the test returns then. It is for limits that are a whole process'.
 func InChild(t *testing.T, attr *syscall.SysProcAttr) bool {
 	t.Helper()
@@ -25,7 +25,8 @@ func InChild(t *testing.T, attr *syscall.SysProcAttr) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1", "-test.timeout=5m")
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1",
+		"-test.timeout=5m")
 	cmd.Env = append(os.Environ(), mark+"="+t.Name())
 	cmd.SysProcAttr = attr
 	var out bytes.Buffer

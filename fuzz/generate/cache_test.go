@@ -55,7 +55,8 @@ func TestCachesForUpstream(t *testing.T) {
 }
 
 func TestCachesEndWithTheirChoices(t *testing.T) {
-	for _, generator := range []fuzz.Generator{generate.LRU(generate.LRUOptions{}), generate.Pair(generate.PairOptions{})} {
+	for _, generator := range []fuzz.Generator{generate.LRU(generate.LRUOptions{}),
+		generate.Pair(generate.PairOptions{})} {
 		ops := generator(fuzz.FromBytes([]byte("some bytes of a fuzzer, of which few are enough")), 1000)
 		require.NotEmpty(t, ops)
 		require.Less(t, len(ops), 60)
@@ -111,7 +112,8 @@ func TestLRUFindsTheBorders(t *testing.T) {
 			case "lru.touch", "lru.pop", "lru.pin", "lru.get":
 				_, there := before["sizes"].(map[string]int64)[key]
 				note(op.Name+" of an absent key", !there)
-				note(op.Name+" of the newest", there && before["order"].([]string)[len(before["order"].([]string))-1] == key)
+				note(op.Name+" of the newest", there &&
+					before["order"].([]string)[len(before["order"].([]string))-1] == key)
 				note(op.Name+" of the oldest", there && before["order"].([]string)[0] == key)
 			case "lru.stat":
 				note("difference of the counts", op.Args["delta"] == true && reply.Fields["total"] != int64(0))
@@ -154,8 +156,10 @@ func TestPairFindsTheBorders(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"pair.update ", "pair.update miss", "pair.update invalid", "pair.features ", "pair.features miss", "pair.features invalid",
-		"pair.invalidate ", "pair.clear ", "pair.touch ", "pair.cached ", "drift, then a miss", "a miss, then an answer",
+		"pair.update ", "pair.update miss", "pair.update invalid", "pair.features ", "pair.features miss",
+		"pair.features invalid",
+		"pair.invalidate ", "pair.clear ", "pair.touch ", "pair.cached ", "drift, then a miss",
+		"a miss, then an answer",
 	} {
 		require.Positive(t, seen[what], what)
 	}

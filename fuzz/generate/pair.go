@@ -195,7 +195,7 @@ func (s *pairScript) deliver(features []any) {
 	}
 }
 
-// deliverLate lets a request arrive that was held back, mostly the oldest.
+// deliverLate delivers a request that was held back, mostly the oldest.
 func (s *pairScript) deliverLate() {
 	if len(s.late) == 0 {
 		return

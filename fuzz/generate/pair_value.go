@@ -36,17 +36,20 @@ func (s *pairScript) numbers(key string) map[string]any {
 	case 4: // has no size
 		return itemOf([]any{})
 	}
-	return itemOf([]any{bytesTensor(key, 3), 7}, map[string]any{"dtype": "int16", "shape": []any{2, 1}, "hex": "01000200"})
+	return itemOf([]any{bytesTensor(key, 3), 7},
+		map[string]any{"dtype": "int16", "shape": []any{2, 1}, "hex": "01000200"})
 }
 
 func itemOf(data ...any) map[string]any {
 	fields := []any{}
 	for i, d := range data {
-		fields = append(fields, map[string]any{"name": string(rune('x' + i)), "data": d, "field": map[string]any{"kind": "batched"}})
+		fields = append(fields, map[string]any{"name": string(rune('x' + i)), "data": d,
+			"field": map[string]any{"kind": "batched"}})
 	}
 	return map[string]any{"type": "item", "fields": fields}
 }
 
 func bytesTensor(key string, size int) map[string]any {
-	return map[string]any{"dtype": "uint8", "shape": []any{size}, "hex": hex.EncodeToString(bytes.Repeat([]byte(key), size))}
+	return map[string]any{"dtype": "uint8", "shape": []any{size},
+		"hex": hex.EncodeToString(bytes.Repeat([]byte(key), size))}
 }

@@ -92,9 +92,12 @@ func TestRingReachesTheBorders(t *testing.T) {
 				}
 			}
 			want := []string{
-				"size 0 or less", "size near 2^31 or 2^63", "larger than the ring", "full", "one byte too much", "ends at the end of the memory",
-				"ends at the oldest chunk", "wraps", "all of the memory", "first id after the wrap", "frees nothing", "frees several", "back to 0",
-				"rebased", "stopped by a limit", "clears live chunks", "header of a live chunk", "header of a freed chunk", "no header",
+				"size 0 or less", "size near 2^31 or 2^63", "larger than the ring", "full", "one byte too much",
+				"ends at the end of the memory",
+				"ends at the oldest chunk", "wraps", "all of the memory", "first id after the wrap", "frees nothing",
+				"frees several", "back to 0",
+				"rebased", "stopped by a limit", "clears live chunks", "header of a live chunk",
+				"header of a freed chunk", "no header",
 			}
 			for _, what := range want {
 				if version == "0.11.0" && what == "back to 0" {

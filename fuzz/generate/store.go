@@ -168,7 +168,8 @@ func (s *stores) create() {
 }
 
 func (s *stores) openReader(i int) {
-	args := map[string]any{"size": s.size, "max_object": s.maxObject, "readers": s.readers, "generation": s.o.Generation, "name": s.segment()}
+	args := map[string]any{"size": s.size, "max_object": s.maxObject, "readers": s.readers,
+		"generation": s.o.Generation, "name": s.segment()}
 	if s.o.Lock != "" {
 		args["lock"] = s.o.Lock
 	}
@@ -204,7 +205,8 @@ const noID = 1<<30 + 0x10203
 // handle is the handle that an operation returned, for a key.
 func (s *stores) handle(h issued) map[string]any {
 	out := map[string]any{
-		"key": h.key, "address": fuzz.Ref{Op: h.op, Field: "address", Else: 0}, "id": fuzz.Ref{Op: h.op, Field: "id", Else: noID},
+		"key": h.key, "address": fuzz.Ref{Op: h.op, Field: "address", Else: 0},
+		"id": fuzz.Ref{Op: h.op, Field: "id", Else: noID},
 	}
 	if s.release.Signed {
 		out["signature"] = fuzz.Ref{Op: h.op, Field: "signature"}

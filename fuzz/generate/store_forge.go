@@ -29,7 +29,8 @@ func (s *stores) doubtful() {
 	default:
 		if s.release.Signed {
 			other, _ := s.one(s.issued)
-			args["signature"] = fuzz.Pick[any](s.Choices, nil, "", strings.Repeat("00", 32), bytesOf(32), bytesOf(31), fuzz.Ref{Op: other.op, Field: "signature"})
+			args["signature"] = fuzz.Pick[any](s.Choices, nil, "", strings.Repeat("00", 32), bytesOf(32), bytesOf(31),
+				fuzz.Ref{Op: other.op, Field: "signature"})
 		}
 	}
 	who := "r" + strconv.Itoa(s.Int(s.readers))

@@ -138,7 +138,8 @@ func (s *stores) reservation() {
 		value := map[string]any{"type": "item", "fields": []any{field}}
 		s.add("store.reserve", "w", s.tenant(s.of(map[string]any{"key": key, "value": value})))
 		s.reserved = append(s.reserved, key)
-		s.add("store.fill", "w", map[string]any{"key": key, "field": "x", "offset": 0, "hex": hex.EncodeToString(content(len(s.ops)+1, n))})
+		s.add("store.fill", "w", map[string]any{"key": key, "field": "x", "offset": 0,
+			"hex": hex.EncodeToString(content(len(s.ops)+1, n))})
 		return
 	}
 	key, _ := s.take(&s.reserved)

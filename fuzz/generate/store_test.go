@@ -23,7 +23,8 @@ func perform(t *testing.T, version string, seeds int) seen {
 	for seed := range seeds {
 		ops := next(fuzz.FromSeed(uint64(seed)), 200)
 		require.LessOrEqual(t, len(ops), 200)
-		require.Equal(t, fuzz.Format(ops), fuzz.Format(next(fuzz.FromSeed(uint64(seed)), 200)), "the same choices, another sequence")
+		require.Equal(t, fuzz.Format(ops), fuzz.Format(next(fuzz.FromSeed(uint64(seed)), 200)),
+			"the same choices, another sequence")
 		parsed, err := fuzz.Parse(fuzz.Format(ops))
 		require.NoError(t, err)
 		require.Equal(t, fuzz.Format(ops), fuzz.Format(parsed))
@@ -60,8 +61,10 @@ func TestStoresReachTheirBorders(t *testing.T) {
 		"0.11.2": {"store.get ", "store.get stale", "empty again"},
 		"0.27.1": {"store.touch ", "store.get stale", "empty again"},
 		"0.33.0": {
-			"store.touch ", "store.touch stale", "store.touch bad_signature", "store.get stale", "store.get bad_signature",
-			"store.verify bad_signature", "store.verify ", "store.signature ", "store.signature not_found", "store.release_touches ", "empty again",
+			"store.touch ", "store.touch stale", "store.touch bad_signature", "store.get stale",
+			"store.get bad_signature",
+			"store.verify bad_signature", "store.verify ", "store.signature ", "store.signature not_found",
+			"store.release_touches ", "empty again",
 		},
 	} {
 		t.Run(version, func(t *testing.T) {
@@ -82,7 +85,8 @@ func TestStoresReachTheirBorders(t *testing.T) {
 func TestStoreFromBytes(t *testing.T) {
 	for _, policy := range []string{"fifo", "pool"} {
 		next := generate.Store(generate.StoreOptions{Policy: policy})
-		short, long := next(fuzz.FromBytes(nil), 100), next(fuzz.FromBytes([]byte("0123456789abcdef0123456789abcdef")), 100)
+		short, long := next(fuzz.FromBytes(nil), 100),
+			next(fuzz.FromBytes([]byte("0123456789abcdef0123456789abcdef")), 100)
 		require.Equal(t, "store.create", short[0].Name)
 		require.Less(t, len(short), len(long))
 		require.LessOrEqual(t, len(next(fuzz.FromSeed(1), 3)), 3)

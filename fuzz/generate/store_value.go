@@ -54,7 +54,8 @@ func pickled(b []byte) []byte {
 func (s *stores) chunk() int {
 	border := []int{s.size / 3, smallestChunk, s.size / 4, s.size / 2, s.size, s.maxObject + 8, s.size / 8}
 	if start, end, ok := s.ends(); ok {
-		border = append(border, s.size-end%s.size, start+s.size-end) // up to the end of the memory; up to the oldest chunk
+		// up to the end of the memory; up to the oldest chunk
+		border = append(border, s.size-end%s.size, start+s.size-end)
 	}
 	n := border[s.Int(len(border))]
 	if s.Percent(30) {

@@ -63,10 +63,12 @@ func Allocator(o AllocatorOptions) porcupine.Model {
 		for i < len(is.chunks) && is.chunks[i].address < r.Address {
 			i++
 		}
-		if i > 0 && is.chunks[i-1].address+uint64(is.chunks[i-1].size) > r.Address || i < len(is.chunks) && r.Address+at > is.chunks[i].address {
+		if i > 0 && is.chunks[i-1].address+uint64(is.chunks[i-1].size) > r.Address || i < len(is.chunks) &&
+			r.Address+at > is.chunks[i].address {
 			return false, is
 		}
-		return true, allocator{(id + 1) % o.IDLimit, slices.Insert(slices.Clone(is.chunks), i, chunk{r.Address, size, id})}
+		return true, allocator{(id + 1) % o.IDLimit,
+			slices.Insert(slices.Clone(is.chunks), i, chunk{r.Address, size, id})}
 	}
 	return porcupine.Model{
 		Init: func() any { return allocator{next: o.FirstID} },

@@ -48,7 +48,7 @@ func (p *lockedPool) perform(rng *rand.Rand, do func(any, func() (any, error)) e
 		})
 	}
 	p.mu.Lock()
-	id := uint32(rng.IntN(100)) // mostly of nobody
+	id := uint32(rng.IntN(100)) // mostly of no chunk
 	if len(p.live) > 0 {
 		id = p.live[rng.IntN(len(p.live))]
 	}

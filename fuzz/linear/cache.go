@@ -23,8 +23,8 @@ type CacheResult struct {
 	Uncached bool
 }
 
-// SingleFlight is a cache in which one client makes an item and all others get that one, until it is forgotten. Each key
-// is judged by itself. evicts: items may go at any time by themselves.
+// SingleFlight is a cache in which one client makes an item and all others get that one, until it is
+// forgotten. Each key is judged by itself. evicts: items may go at any time by themselves.
 func SingleFlight(evicts bool) porcupine.Model {
 	return porcupine.Model{
 		Partition: byKey(func(call any) (string, bool) { return call.(CacheCall).Key, call.(CacheCall).Clear }),
@@ -52,9 +52,9 @@ type place struct {
 	forgotten bool
 }
 
-// LRU is a cache of so many items of one size: an item that is not there is made, or sent, and the one that was asked
-// for the longest time ago goes. It is what the receiver of a mirrored cache has, and
-// what its sender must foresee.
+// LRU is a cache of so many items of one size: an item that is not there is made, or sent, and the one that
+// was asked for the longest time ago goes. It is what the receiver of a mirrored cache has, and what its
+// sender must foresee.
 func LRU(items int) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return []place(nil) },

@@ -25,7 +25,8 @@ const itemBytes = 400
 func TestCachesAreLinearizable(t *testing.T) {
 	for _, s := range []system{
 		{"processor_only", []porcupine.Model{linear.SingleFlight(false)}, cache("processor_only", 1<<20, true)},
-		{"processor_only that evicts", []porcupine.Model{linear.SingleFlight(true)}, cache("processor_only", 900, true)},
+		{"processor_only that evicts", []porcupine.Model{linear.SingleFlight(true)},
+			cache("processor_only", 900, true)},
 		{"shm", []porcupine.Model{linear.SingleFlight(false)}, cache("shm", 1<<20, true)},
 		{"shm that evicts", []porcupine.Model{linear.SingleFlight(true)}, cache("shm", 4096, true)},
 		{"lru", []porcupine.Model{linear.LRU(100), linear.SingleFlight(false)}, cache("lru", 1<<20, false)},
@@ -78,7 +79,8 @@ func valueOf(it *serde.Item) uint64 {
 func cache(mode string, capacity float64, byMaking bool) func(*scope) (func(int) perform, func()) {
 	return func(t *scope) (func(int) perform, func()) {
 		o := mmcache.Options{Mode: mode, Capacity: capacity}
-		o.Shared = mmcache.SharedOptions{Readers: 1, Name: fmt.Sprintf("mm-%d", rand.Uint64()), Dir: t.dir, QuarantineTTL: -1}
+		o.Shared = mmcache.SharedOptions{Readers: 1, Name: fmt.Sprintf("mm-%d", rand.Uint64()), Dir: t.dir,
+			QuarantineTTL: -1}
 		c, err := mmcache.Open(o)
 		require.NoError(t, err)
 		t.atEnd(func() { _ = c.Abandon() })
@@ -87,7 +89,8 @@ func cache(mode string, capacity float64, byMaking bool) func(*scope) (func(int)
 		case "lru":
 			w.receiver, err = lrusync.NewReceiver[*serde.Item](lrusync.Options{Capacity: capacity})
 		case "shm":
-			w.reader, err = objstore.Open(o.Shared.Name, objstore.ReaderOptions{Dir: t.dir, RingSize: int(capacity), Readers: 1})
+			w.reader, err = objstore.Open(o.Shared.Name,
+				objstore.ReaderOptions{Dir: t.dir, RingSize: int(capacity), Readers: 1})
 			t.atEnd(func() { _ = w.reader.Close() })
 		}
 		require.NoError(t, err)
@@ -124,7 +127,9 @@ func use(c mmcache.Cache, w *worker, key string, byMaking bool) (any, error) {
 	made := false
 	item, err := req.Item(ctx, key, func(_ context.Context, b *mmcache.Builder) error {
 		made = true
-		err := b.Layout(&serde.Item{Modality: "image", Elems: []serde.Elem{{Key: "pixel_values", Data: &serde.Tensor{DType: "uint8", Shape: []int{itemBytes}}}}}, nil)
+		err := b.Layout(&serde.Item{Modality: "image",
+			Elems: []serde.Elem{{Key: "pixel_values", Data: &serde.Tensor{DType: "uint8", Shape: []int{itemBytes}}}}},
+			nil)
 		if err != nil {
 			return err
 		}

@@ -16,9 +16,9 @@
 //	group.Wait()
 //	err := linear.Check(linear.Store(linear.StoreOptions{}), rec.History(), linear.Options{})
 //
-// The models: [Store] for objects by key, [Handles] for what handles lead to, [Allocator] for chunks and their ids,
-// [SingleFlight] for a cache in which one client makes what others wait for, [LRU] for a cache with an order,
-// such as the receiver of a mirrored pair. Any other porcupine.Model does as well.
+// The models: [Store] for objects by key, [Handles] for what handles lead to, [Allocator] for chunks and
+// their ids, [SingleFlight] for a cache in which one client makes what others wait for, [LRU] for a cache
+// with an order, such as the receiver of a mirrored pair. Any other porcupine.Model does as well.
 //
 // A history that nothing explains is written as a page that shows the calls and how far an
 // order gets.

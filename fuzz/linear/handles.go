@@ -20,9 +20,9 @@ type HandleResult struct {
 
 // HandlesOptions are what a store promises of handles.
 type HandlesOptions struct {
-	// Revives: an object that nobody keeps may be stale for a moment, and be there again. So it is in a store that takes
-	// the id of an object away, looks whether a reader holds the object, and then puts the id back: objstore.Pool
-	// (docs/format.md, Pool).
+	// Revives: an object that no request keeps may be stale for a moment, and be there again. So it is in a
+	// store that takes the id of an object away, looks whether a reader holds the object, and then puts the
+	// id back: objstore.Pool (docs/format.md, Pool).
 	Revives bool
 }
 

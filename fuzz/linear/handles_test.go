@@ -18,19 +18,22 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// TestHandlesAreLinearizable: whatever puts, removals and other readers do, a handle of FIFO and Pool leads to its
-// value while its request lasts, and afterwards to that value or nowhere. What a FIFO has given up stays so; a Pool may
-// find that a reader holds it (TestReaderThatComesDuringAnEvictionIsRefusedForThatMoment in shmstore).
+// TestHandlesAreLinearizable: whatever puts, removals and other readers do, a handle of FIFO and Pool leads
+// to its value while its request lasts, and afterwards to that value or nowhere. What a FIFO has given up
+// stays so; a Pool may find that a reader holds it (TestReaderThatComesDuringAnEvictionIsRefusedForThatMoment
+// in shmstore).
 func TestHandlesAreLinearizable(t *testing.T) {
 	for name, pool := range map[string]bool{"fifo": false, "pool": true} {
 		t.Run(name, func(t *testing.T) {
-			system{name, []porcupine.Model{linear.Handles(linear.HandlesOptions{Revives: pool})}, handles(pool, false)}.test(t)
+			system{name, []porcupine.Model{linear.Handles(linear.HandlesOptions{Revives: pool})},
+				handles(pool, false)}.test(t)
 		})
 	}
 	t.Run("planted: a read after the request counts as one during it", func(t *testing.T) {
 		s := system{start: handles(true, true)}
 		for range 100 {
-			if linear.Check(linear.Handles(linear.HandlesOptions{Revives: true}), s.record(t, t.TempDir()), linear.Options{Dir: t.TempDir()}) != nil {
+			if linear.Check(linear.Handles(linear.HandlesOptions{Revives: true}), s.record(t, t.TempDir()),
+				linear.Options{Dir: t.TempDir()}) != nil {
 				return
 			}
 		}
@@ -43,14 +46,16 @@ type kept struct {
 	key     string
 	handle  serde.Address
 	request objstore.Request // nil: it has ended
-	read    bool             // a FIFO has no room behind what nobody has read
+	read    bool             // a FIFO has no room behind an object that was not read
 }
 
-// handles starts a small store with a reader for each client. A client reads its own object while its request lasts,
-// and objects of all clients at any time. early is a planted bug: requests end before their objects are read.
+// handles starts a small store with a reader for each client. A client reads its own object while its request
+// lasts, and objects of all clients at any time. early is a planted bug: requests end before their objects
+// are read.
 func handles(pool, early bool) func(*scope) (func(int) perform, func()) {
 	return func(t *scope) (func(int) perform, func()) {
-		o := objstore.Options{Name: fmt.Sprintf("s-%d", rand.Uint64()), Dir: t.dir, RingSize: 8 << 10, Readers: 1, MaxObjectSize: 1 << 10}
+		o := objstore.Options{Name: fmt.Sprintf("s-%d", rand.Uint64()), Dir: t.dir, RingSize: 8 << 10, Readers: 1,
+			MaxObjectSize: 1 << 10}
 		create := func() (objstore.Store, error) { return objstore.CreateFIFO(o) }
 		if pool {
 			create = func() (objstore.Store, error) { return objstore.CreatePool(o) }
@@ -131,7 +136,8 @@ func keep(store objstore.Store) (kept, error) {
 	k := kept{key: fmt.Sprint("key ", v), request: req}
 	data := make([]byte, 308)
 	binary.LittleEndian.PutUint64(data[300:], v)
-	if k.handle, err = req.Put(k.key, &serde.Tensor{DType: "uint8", Shape: []int{len(data)}, Data: data}, objstore.PutOptions{}); err != nil {
+	if k.handle, err = req.Put(k.key, &serde.Tensor{DType: "uint8", Shape: []int{len(data)}, Data: data},
+		objstore.PutOptions{}); err != nil {
 		req.Rollback()
 		return kept{}, err
 	}

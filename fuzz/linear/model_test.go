@@ -60,47 +60,78 @@ func TestModels(t *testing.T) {
 		ok    bool
 		calls []did
 	}{
-		{"put, get, remove", exact, true, []did{{0, 1, put(5), done}, {2, 3, get, is(5)}, {4, 5, remove, done}, {6, 7, get, not}}},
-		{"get of what is put meanwhile", exact, true, []did{{0, 9, put(5), done}, {1, 2, get, not}, {3, 4, get, is(5)}}},
+		{"put, get, remove", exact, true, []did{{0, 1, put(5), done}, {2, 3, get, is(5)}, {4, 5, remove, done},
+			{6, 7, get, not}}},
+		{"get of what is put meanwhile", exact, true,
+			[]did{{0, 9, put(5), done}, {1, 2, get, not}, {3, 4, get, is(5)}}},
 		{"it appears and disappears", exact, false, []did{{0, 9, put(5), done}, {1, 2, get, is(5)}, {3, 4, get, not}}},
 		{"the same, evicted", evicts, true, []did{{0, 9, put(5), done}, {1, 2, get, is(5)}, {3, 4, get, not}}},
-		{"it comes back after it was evicted", evicts, false, []did{{0, 1, put(5), done}, {2, 3, get, not}, {4, 5, get, is(5)}}},
+		{"it comes back after it was evicted", evicts, false,
+			[]did{{0, 1, put(5), done}, {2, 3, get, not}, {4, 5, get, is(5)}}},
 		{"two puts of one key", exact, false, []did{{0, 1, put(5), done}, {2, 3, put(6), done}}},
-		{"a put that meets another", exact, true, []did{{0, 9, put(5), done}, {1, 2, put(6), linear.StoreResult{Busy: true}}}},
+		{"a put that meets another", exact, true,
+			[]did{{0, 9, put(5), done}, {1, 2, put(6), linear.StoreResult{Busy: true}}}},
 		{"a value of nobody", evicts, false, []did{{0, 1, put(5), done}, {2, 3, get, is(7)}}},
 		{"removed twice", exact, false, []did{{0, 1, put(5), done}, {2, 3, remove, done}, {4, 5, remove, done}}},
-		{"other keys don't matter", exact, true, []did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Get, Key: "other"}, not}}},
+		{"other keys don't matter", exact, true,
+			[]did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Get, Key: "other"}, not}}},
 
-		{"cleared", exact, true, []did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Clear}, done}, {4, 5, get, not}}},
-		{"a clear that leaves a key", exact, false, []did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Clear}, done}, {4, 5, get, is(5)}}},
-		{"a refused clear that clears", exact, false, []did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Clear}, linear.StoreResult{Busy: true}}, {4, 5, get, not}}},
+		{"cleared", exact, true, []did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Clear}, done},
+			{4, 5, get, not}}},
+		{"a clear that leaves a key", exact, false,
+			[]did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Clear}, done}, {4, 5, get, is(5)}}},
+		{"a refused clear that clears", exact, false,
+			[]did{{0, 1, put(5), done}, {2, 3, linear.StoreCall{Op: linear.Clear}, linear.StoreResult{Busy: true}},
+				{4, 5, get, not}}},
 
-		{"ids go on at 0", alloc, true, []did{{0, 1, a(10), at(6, 0)}, {2, 3, a(10), at(7, 50)}, {4, 5, a(10), at(0, 90)}}},
-		{"a live id is left out", alloc, true, []did{{0, 1, a(10), at(6, 0)}, {2, 3, a(10), at(7, 10)}, {4, 5, free(7), linear.AllocatorResult{Freed: true}},
-			{6, 7, a(1), at(0, 20)}, {8, 9, a(1), at(1, 21)}, {10, 11, a(1), at(2, 22)}, {12, 13, a(1), at(3, 23)}, {14, 15, a(1), at(4, 24)}, {16, 17, a(1), at(5, 25)}, {18, 19, a(1), at(7, 26)}}},
+		{"ids go on at 0", alloc, true, []did{{0, 1, a(10), at(6, 0)}, {2, 3, a(10), at(7, 50)},
+			{4, 5, a(10), at(0, 90)}}},
+		{"a live id is left out", alloc, true,
+			[]did{{0, 1, a(10), at(6, 0)}, {2, 3, a(10), at(7, 10)},
+				{4, 5, free(7), linear.AllocatorResult{Freed: true}},
+				{6, 7, a(1), at(0, 20)}, {8, 9, a(1), at(1, 21)}, {10, 11, a(1), at(2, 22)}, {12, 13, a(1), at(3, 23)},
+				{14, 15, a(1), at(4, 24)}, {16, 17, a(1), at(5, 25)}, {18, 19, a(1), at(7, 26)}}},
 		{"overlap", alloc, false, []did{{0, 1, a(10), at(6, 0)}, {2, 3, a(10), at(7, 9)}}},
 		{"outside", alloc, false, []did{{0, 1, a(10), at(6, 91)}}},
 		{"an id twice", alloc, false, []did{{0, 1, a(10), at(6, 0)}, {2, 3, a(10), at(6, 10)}}},
-		{"freed twice", alloc, false, []did{{0, 1, a(10), at(6, 0)}, {2, 3, free(6), linear.AllocatorResult{Freed: true}}, {4, 5, free(6), linear.AllocatorResult{Freed: true}}}},
+		{"freed twice", alloc, false, []did{{0, 1, a(10), at(6, 0)},
+			{2, 3, free(6), linear.AllocatorResult{Freed: true}},
+			{4, 5, free(6), linear.AllocatorResult{Freed: true}}}},
 		{"full while it is empty", alloc, false, []did{{0, 1, a(10), linear.AllocatorResult{Full: true}}}},
 		{"full", alloc, true, []did{{0, 1, a(90), at(6, 0)}, {2, 3, a(20), linear.AllocatorResult{Full: true}}}},
 
-		{"one makes it, others get it", linear.SingleFlight(false), true, []did{{0, 9, ask("k"), made(1)}, {1, 8, ask("k"), had(1)}, {2, 7, ask("k"), had(1)}}},
+		{"one makes it, others get it", linear.SingleFlight(false), true,
+			[]did{{0, 9, ask("k"), made(1)}, {1, 8, ask("k"), had(1)}, {2, 7, ask("k"), had(1)}}},
 		{"two make it", linear.SingleFlight(false), false, []did{{0, 9, ask("k"), made(1)}, {1, 8, ask("k"), made(2)}}},
-		{"two make it, since it was forgotten", linear.SingleFlight(false), true, []did{{0, 9, ask("k"), made(1)}, {1, 8, ask("k"), made(2)}, {2, 3, linear.CacheCall{Key: "k", Forget: true}, had(0)}}},
-		{"cleared, of all keys", linear.SingleFlight(false), true, []did{{0, 1, ask("k"), made(1)}, {2, 3, linear.CacheCall{Clear: true}, had(0)}, {4, 5, ask("k"), made(2)}}},
-		{"got before it was made", linear.SingleFlight(true), false, []did{{0, 1, ask("k"), had(1)}, {2, 3, ask("k"), made(1)}}},
+		{"two make it, since it was forgotten", linear.SingleFlight(false), true,
+			[]did{{0, 9, ask("k"), made(1)}, {1, 8, ask("k"), made(2)},
+				{2, 3, linear.CacheCall{Key: "k", Forget: true}, had(0)}}},
+		{"cleared, of all keys", linear.SingleFlight(false), true,
+			[]did{{0, 1, ask("k"), made(1)}, {2, 3, linear.CacheCall{Clear: true}, had(0)}, {4, 5, ask("k"), made(2)}}},
+		{"got before it was made", linear.SingleFlight(true), false,
+			[]did{{0, 1, ask("k"), had(1)}, {2, 3, ask("k"), made(1)}}},
 
-		{"the oldest goes", linear.LRU(2), true, []did{{0, 1, ask("a"), made(1)}, {2, 3, ask("b"), made(2)}, {4, 5, ask("a"), had(1)}, {6, 7, ask("c"), made(3)}, {8, 9, ask("b"), made(4)}}},
-		{"the newest goes", linear.LRU(2), false, []did{{0, 1, ask("a"), made(1)}, {2, 3, ask("b"), made(2)}, {4, 5, ask("c"), made(3)}, {6, 7, ask("b"), made(4)}}},
+		{"the oldest goes", linear.LRU(2), true,
+			[]did{{0, 1, ask("a"), made(1)}, {2, 3, ask("b"), made(2)}, {4, 5, ask("a"), had(1)},
+				{6, 7, ask("c"), made(3)}, {8, 9, ask("b"), made(4)}}},
+		{"the newest goes", linear.LRU(2), false,
+			[]did{{0, 1, ask("a"), made(1)}, {2, 3, ask("b"), made(2)}, {4, 5, ask("c"), made(3)},
+				{6, 7, ask("b"), made(4)}}},
 
-		{"stale for ever", linear.Handles(linear.HandlesOptions{}), true, []did{{0, 1, handle(true), read(3)}, {2, 3, handle(false), read(0)}, {4, 5, handle(false), read(0)}}},
-		{"stale and back", linear.Handles(linear.HandlesOptions{}), false, []did{{0, 1, handle(false), read(0)}, {2, 3, handle(false), read(3)}}},
-		{"stale for a moment", revives, true, []did{{0, 1, handle(false), read(3)}, {2, 3, handle(false), read(0)}, {4, 5, handle(false), read(3)}}},
-		{"stale for a moment, and another value", revives, false, []did{{0, 1, handle(false), read(3)}, {2, 3, handle(false), read(0)}, {4, 5, handle(false), read(4)}}},
-		{"stale for a moment while it is kept", revives, false, []did{{0, 1, handle(true), read(3)}, {2, 3, handle(true), read(0)}, {4, 5, handle(true), read(3)}}},
-		{"another value", linear.Handles(linear.HandlesOptions{}), false, []did{{0, 1, handle(false), read(3)}, {2, 3, handle(false), read(4)}}},
-		{"stale while it is kept", linear.Handles(linear.HandlesOptions{}), false, []did{{0, 1, handle(true), read(0)}}},
+		{"stale for ever", linear.Handles(linear.HandlesOptions{}), true,
+			[]did{{0, 1, handle(true), read(3)}, {2, 3, handle(false), read(0)}, {4, 5, handle(false), read(0)}}},
+		{"stale and back", linear.Handles(linear.HandlesOptions{}), false,
+			[]did{{0, 1, handle(false), read(0)}, {2, 3, handle(false), read(3)}}},
+		{"stale for a moment", revives, true,
+			[]did{{0, 1, handle(false), read(3)}, {2, 3, handle(false), read(0)}, {4, 5, handle(false), read(3)}}},
+		{"stale for a moment, and another value", revives, false,
+			[]did{{0, 1, handle(false), read(3)}, {2, 3, handle(false), read(0)}, {4, 5, handle(false), read(4)}}},
+		{"stale for a moment while it is kept", revives, false,
+			[]did{{0, 1, handle(true), read(3)}, {2, 3, handle(true), read(0)}, {4, 5, handle(true), read(3)}}},
+		{"another value", linear.Handles(linear.HandlesOptions{}), false,
+			[]did{{0, 1, handle(false), read(3)}, {2, 3, handle(false), read(4)}}},
+		{"stale while it is kept", linear.Handles(linear.HandlesOptions{}), false,
+			[]did{{0, 1, handle(true), read(0)}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -125,16 +156,19 @@ func TestModels(t *testing.T) {
 
 func TestCheckCanFail(t *testing.T) {
 	bad := history(did{0, 1, get, is(1)})
-	err := linear.Check(linear.Store(linear.StoreOptions{}), bad, linear.Options{Dir: filepath.Join(t.TempDir(), "absent")})
+	err := linear.Check(linear.Store(linear.StoreOptions{}), bad,
+		linear.Options{Dir: filepath.Join(t.TempDir(), "absent")})
 	require.ErrorContains(t, err, "could not be written")
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	many := history()
 	for i := range uint64(40) { // all at once
-		many = append(many, history(did{0, 100, put(i + 1), done}, did{0, 100, remove, done}, did{0, 100, get, is(i + 1)})...)
+		many = append(many, history(did{0, 100, put(i + 1), done}, did{0, 100, remove, done},
+			did{0, 100, get, is(i + 1)})...)
 	}
 	many = append(many, history(did{0, 100, get, is(1000)})...)
-	require.ErrorIs(t, linear.Check(linear.Store(linear.StoreOptions{}), many, linear.Options{Timeout: time.Millisecond}), linear.ErrUnknown)
+	require.ErrorIs(t, linear.Check(linear.Store(linear.StoreOptions{}), many,
+		linear.Options{Timeout: time.Millisecond}), linear.ErrUnknown)
 }
 
 func TestRecorder(t *testing.T) {

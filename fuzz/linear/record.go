@@ -41,8 +41,8 @@ type Client struct {
 }
 
 // Do records a call, with the time at which perform is called and the time at which it has
-// returned, and its result. If perform fails the call is not recorded, and Do returns the error: then it is not
-// known whether the call took effect, and the history is of no use.
+// returned, and its result. If perform fails the call is not recorded, and Do returns the error: then it is
+// not known whether the call took effect, and the history is of no use.
 func (c *Client) Do(call any, perform func() (result any, err error)) error {
 	called := time.Since(c.r.begin) // monotonic
 	result, err := perform()
@@ -52,6 +52,7 @@ func (c *Client) Do(call any, perform func() (result any, err error)) error {
 	}
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
-	c.r.history = append(c.r.history, porcupine.Operation{ClientId: c.id, Input: call, Call: int64(called), Output: result, Return: int64(returned)})
+	c.r.history = append(c.r.history, porcupine.Operation{ClientId: c.id, Input: call, Call: int64(called),
+		Output: result, Return: int64(returned)})
 	return nil
 }

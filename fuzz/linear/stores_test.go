@@ -43,7 +43,8 @@ func requestID() string { return fmt.Sprint("request ", requests.Add(1)) }
 
 // draw returns a call for one of a few keys.
 func draw(rng *rand.Rand) linear.StoreCall {
-	c := linear.StoreCall{Op: []string{linear.Put, linear.Get, linear.Get, linear.Remove}[rng.IntN(4)], Key: fmt.Sprint("key ", rng.IntN(3))}
+	c := linear.StoreCall{Op: []string{linear.Put, linear.Get, linear.Get, linear.Remove}[rng.IntN(4)],
+		Key: fmt.Sprint("key ", rng.IntN(3))}
 	if c.Op == linear.Put {
 		c.Value = values.Add(1)
 	}
@@ -79,10 +80,12 @@ type valueReader interface {
 }
 
 // objects starts a store of objects with a reader for each client.
-func objects(pool bool, size int, reader func(t *scope, o objstore.ReaderOptions, name string) valueReader) func(*scope) (func(int) perform, func()) {
+func objects(pool bool, size int, reader func(t *scope, o objstore.ReaderOptions,
+	name string) valueReader) func(*scope) (func(int) perform, func()) {
 	return func(t *scope) (func(int) perform, func()) {
 		dir := t.dir
-		o := objstore.Options{Name: fmt.Sprintf("s-%d", rand.Uint64()), Dir: dir, RingSize: size, Readers: 1, MaxObjectSize: 1 << 10}
+		o := objstore.Options{Name: fmt.Sprintf("s-%d", rand.Uint64()), Dir: dir, RingSize: size, Readers: 1,
+			MaxObjectSize: 1 << 10}
 		var store objstore.Store
 		var err error
 		if pool {
@@ -131,7 +134,8 @@ func ask(store objstore.Store, reader valueReader, c linear.StoreCall) (any, err
 	defer req.Rollback()
 	if c.Op == linear.Put {
 		data := binary.LittleEndian.AppendUint64(make([]byte, 300), c.Value)
-		_, err := req.Put(c.Key, &serde.Tensor{DType: "uint8", Shape: []int{len(data)}, Data: data}, objstore.PutOptions{})
+		_, err := req.Put(c.Key, &serde.Tensor{DType: "uint8", Shape: []int{len(data)}, Data: data},
+			objstore.PutOptions{})
 		return putResult(err)
 	}
 	h, err := req.Lookup(c.Key)
@@ -170,7 +174,7 @@ func payloads(size int) func(*scope) (func(int) perform, func()) {
 		store, err := shmstore.Create(o)
 		require.NoError(t, err)
 		t.atEnd(func() { _ = store.Abandon() })
-		reader, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir, Size: o.Size})
+		reader, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 		require.NoError(t, err)
 		t.atEnd(func() { _ = reader.Close() })
 		client := func(int) perform {

@@ -27,7 +27,8 @@ const (
 // perform makes a random call and returns it with its result.
 type perform func(rng *rand.Rand, do func(call any, f func() (any, error)) error) error
 
-// system is what is tested: start returns the way to call it from each client, and check what is looked at in the end.
+// system is what is tested: start returns the way to call it from each client, and check what is looked at in
+// the end.
 type system struct {
 	name   string
 	models []porcupine.Model
@@ -104,7 +105,8 @@ func TestBrokenSystemsAreFound(t *testing.T) {
 					b := &mapStore{values: map[string]uint64{}, late: forget}
 					return func(int) perform { return b.perform }, func() {}
 				}}
-				if err := linear.Check(linear.Store(linear.StoreOptions{}), s.record(t, ""), linear.Options{Dir: t.TempDir()}); err != nil {
+				if err := linear.Check(linear.Store(linear.StoreOptions{}), s.record(t, ""),
+					linear.Options{Dir: t.TempDir()}); err != nil {
 					found = true
 					break
 				}
@@ -124,7 +126,8 @@ type mapStore struct {
 }
 
 func (s *mapStore) perform(rng *rand.Rand, do func(any, func() (any, error)) error) error {
-	c := linear.StoreCall{Op: []string{linear.Put, linear.Get, linear.Remove}[rng.IntN(3)], Key: fmt.Sprint(rng.IntN(2))}
+	c := linear.StoreCall{Op: []string{linear.Put, linear.Get, linear.Remove}[rng.IntN(3)],
+		Key: fmt.Sprint(rng.IntN(2))}
 	s.mu.Lock()
 	s.next++
 	c.Value = s.next

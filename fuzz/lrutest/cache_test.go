@@ -62,7 +62,9 @@ func TestPlantedDefectsOfACache(t *testing.T) {
 			name := invariantOf(text)
 			require.Contains(t, strings.Fields(invariants), name, text)
 			require.Contains(t, text, "again: FUZZ_SEED=")
-			again := harnesstest.FailureOf(t, func(tb testing.TB) { lrutest.Replay(tb, newForeign(bug), likeVLLM, linesOf(text)) })
+			again := harnesstest.FailureOf(t, func(tb testing.TB) {
+				lrutest.Replay(tb, newForeign(bug), likeVLLM, linesOf(text))
+			})
 			require.Contains(t, again, "lrutest: "+name+":", "what is printed shows it again")
 			t.Logf("found in %v\n%s", time.Since(began), text)
 		})

@@ -14,16 +14,21 @@ import (
 func Invariants() []fuzz.Invariant[Step] {
 	return []fuzz.Invariant[Step]{
 		{Name: "size-is-the-sum", Why: "a size that drifts from the entries makes a cache evict for nothing, or grow without a bound", Holds: sizeIsTheSum},
-		{Name: "never-above-capacity", Why: "the capacity is memory that someone else counts on", Holds: neverAboveCapacity},
+		{Name: "never-above-capacity", Why: "the capacity is memory that someone else counts on",
+			Holds: neverAboveCapacity},
 		{Name: "value-is-the-last", Why: "an old value, or another key's, is wrong data", Holds: valueIsTheLast},
-		{Name: "order-is-use", Why: "a cache that does not renew what is used evicts what is needed next", Holds: orderIsUse},
+		{Name: "order-is-use", Why: "a cache that does not renew what is used evicts what is needed next",
+			Holds: orderIsUse},
 		{Name: "evicts-the-oldest", Why: "what was used last is needed again soonest; a mirror expects the oldest to go", Holds: evictsTheOldest},
-		{Name: "evicts-no-more-than-needed", Why: "each entry that goes for nothing is a miss later", Holds: evictsNoMore},
-		{Name: "pinned-stay", Why: "somebody still uses what is pinned", Holds: pinnedStay},
-		{Name: "refused-changes-nothing", Why: "a value that exceeds the cache must not empty it on its way", Holds: refusedChangesNothing},
+		{Name: "evicts-no-more-than-needed", Why: "each entry that goes for nothing is a miss later",
+			Holds: evictsNoMore},
+		{Name: "pinned-stay", Why: "a pinned entry is in use", Holds: pinnedStay},
+		{Name: "refused-changes-nothing", Why: "a value that exceeds the cache must not empty it on its way",
+			Holds: refusedChangesNothing},
 		{Name: "what-fits-is-stored", Why: "a cache that refuses what fits is no cache", Holds: whatFitsIsStored},
 		{Name: "absent-changes-nothing", Why: "a trace of a key that is absent is an entry which no eviction can remove", Holds: absentChangesNothing},
-		{Name: "only-the-named-goes", Why: "a removal must not take others along, and must remove what it names", Holds: onlyTheNamedGoes},
+		{Name: "only-the-named-goes", Why: "a removal must not take others along, and must remove what it names",
+			Holds: onlyTheNamedGoes},
 		{Name: "counts-right", Why: "operators size caches by the hits", Holds: countsRight},
 		{Name: sameAsVLLMName, Why: "two caches in two processes have to evict the same, whatever an LRU could do as well", Holds: sameAsVLLM},
 	}
@@ -88,7 +93,9 @@ func orderIsUse(s Step) error {
 
 func evictsTheOldest(s Step) error {
 	if s.Op.Name == "lru.popitem" {
-		i := slices.IndexFunc(s.Before.Entries, func(e Entry) bool { return !e.Pinned || s.Op.Args["remove_pinned"] == true })
+		i := slices.IndexFunc(s.Before.Entries, func(e Entry) bool {
+			return !e.Pinned || s.Op.Args["remove_pinned"] == true
+		})
 		if i < 0 {
 			if s.OK {
 				return fmt.Errorf("%q was returned as the oldest, and none could go", s.Key)
@@ -245,7 +252,8 @@ func countsRight(s Step) error {
 		hits, total = 0, 0
 	}
 	// A cache without a Counter shows zeros.
-	if counted := s.After.Hits != 0 || s.After.Total != 0 || s.Before.Total != 0; counted && (hits != s.After.Hits || total != s.After.Total) {
+	if counted := s.After.Hits != 0 || s.After.Total != 0 || s.Before.Total != 0; counted &&
+		(hits != s.After.Hits || total != s.After.Total) {
 		return fmt.Errorf("%d hits of %d, and should be %d of %d", s.After.Hits, s.After.Total, hits, total)
 	}
 	return nil

@@ -20,14 +20,16 @@ const soonEqual = 3
 // unless [Options].Release switches it on.
 func PairInvariants() []fuzz.Invariant[PairStep] {
 	return []fuzz.Invariant[PairStep]{
-		{Name: "right-values", Why: "a value of another key is wrong data, and nobody notices", Holds: rightValues},
+		{Name: "right-values", Why: "a value of another key is wrong data, and shows no error", Holds: rightValues},
 		{Name: "lockstep", Why: "a mirror that differs from what it mirrors leaves out what is not there, or sends what is", Holds: lockstep},
-		{Name: "nothing-missing", Why: "while the link keeps order no request has to be sent twice", Holds: nothingMissing},
+		{Name: "nothing-missing", Why: "while the link keeps order no request has to be sent twice",
+			Holds: nothingMissing},
 		{Name: "nothing-sent-twice", Why: "not to send what is there is what a mirror is for", Holds: nothingSentTwice},
-		{Name: "refused-leaves-no-trace", Why: "a mirror that counts what was never sent is ahead of the receiver", Holds: refusedLeavesNoTrace},
+		{Name: "refused-leaves-no-trace", Why: "a mirror that counts what was never sent is ahead of the receiver",
+			Holds: refusedLeavesNoTrace},
 		{Name: "what-can-is-sent", Why: "a request that fits, with its data at hand, has to go out, and its sender has to say so", Holds: whatCanIsSent},
 		{Name: "requests-end", Why: "after a drift, a request that misses something must get its values when it is sent again", Holds: requestsEnd},
-		{Name: "equal-again", Why: "a drift that nobody repairs costs a miss again and again", Holds: equalAgain},
+		{Name: "equal-again", Why: "a drift that is not repaired costs a miss again and again", Holds: equalAgain},
 		{Name: "within-capacity", Why: "the capacity is memory that someone else counts on", Holds: withinCapacity},
 		{Name: sameAsVLLMName, Why: "the other end can be vLLM's own", Holds: pairSameAsVLLM},
 	}
@@ -128,14 +130,16 @@ func refusedLeavesNoTrace(s PairStep) error {
 
 func requestsEnd(s PairStep) error {
 	if s.Arrived && s.Asked >= mostAsked && len(s.Answer.Missing) > 0 {
-		return fmt.Errorf("%q is missing when the request is sent for the %d. time, with all data at hand", s.Answer.Missing, s.Asked)
+		return fmt.Errorf("%q is missing when the request is sent for the %d. time, with all data at hand",
+			s.Answer.Missing, s.Asked)
 	}
 	return nil
 }
 
 func equalAgain(s PairStep) error {
 	if s.Arrived && !s.Kept && s.Waiting == 0 && s.Quiet > soonEqual && !sameEntries(s.Sender, s.Receiver) {
-		return fmt.Errorf("%d messages after the last loss the sender lists %v, the receiver %v", s.Quiet, s.Sender, s.Receiver)
+		return fmt.Errorf("%d messages after the last loss the sender lists %v, the receiver %v", s.Quiet, s.Sender,
+			s.Receiver)
 	}
 	return nil
 }

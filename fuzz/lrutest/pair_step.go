@@ -112,7 +112,8 @@ func (l *link) begin(op fuzz.Op) *fuzz.Failure {
 
 func (l *link) emptyUpstream() {
 	l.upstream = model.NewPair(l.release, model.CacheOptions{})
-	_, _ = l.upstream.Do([]fuzz.Op{{Name: "pair.new", Args: map[string]any{"pair": "r", "role": "receiver", "capacity": l.capacity}}})
+	_, _ = l.upstream.Do([]fuzz.Op{{Name: "pair.new",
+		Args: map[string]any{"pair": "r", "role": "receiver", "capacity": l.capacity}}})
 }
 
 // disturb takes note that the ends may differ from now on.
@@ -124,7 +125,8 @@ func (l *link) disturb() {
 // step begins a report.
 func (l *link) step(op fuzz.Op) PairStep {
 	return PairStep{
-		Capacity: l.capacity, Op: op, SenderBefore: l.sender.Contents(), ReceiverBefore: l.receiver.Contents(), Touches: l.release.Touch,
+		Capacity: l.capacity, Op: op, SenderBefore: l.sender.Contents(), ReceiverBefore: l.receiver.Contents(),
+		Touches: l.release.Touch,
 	}
 }
 
@@ -258,7 +260,8 @@ func (l *link) asUpstream(m Message) []string {
 	for i, key := range m.Keys {
 		f := map[string]any{"key": key, "value": nil}
 		if !m.Omitted[i] {
-			data := map[string]any{"dtype": "uint8", "shape": []any{len(valueOf(key))}, "hex": fmt.Sprintf("%x", valueOf(key))}
+			data := map[string]any{"dtype": "uint8", "shape": []any{len(valueOf(key))},
+				"hex": fmt.Sprintf("%x", valueOf(key))}
 			f["value"] = map[string]any{"type": "tensor", "data": data}
 		}
 		features = append(features, f)

@@ -34,11 +34,15 @@ func TestPlantedDefectsOfAPair(t *testing.T) {
 	for bug, invariants := range pairPlants {
 		t.Run(bug, func(t *testing.T) {
 			began := time.Now()
-			text := harnesstest.FailureOf(t, func(tb testing.TB) { lrutest.CheckPair(tb, newForeignPair(bug), likeVLLM) })
+			text := harnesstest.FailureOf(t, func(tb testing.TB) {
+				lrutest.CheckPair(tb, newForeignPair(bug), likeVLLM)
+			})
 			require.NotEmpty(t, text, "not found")
 			name := invariantOf(text)
 			require.Contains(t, strings.Fields(invariants), name, text)
-			again := harnesstest.FailureOf(t, func(tb testing.TB) { lrutest.ReplayPair(tb, newForeignPair(bug), likeVLLM, linesOf(text)) })
+			again := harnesstest.FailureOf(t, func(tb testing.TB) {
+				lrutest.ReplayPair(tb, newForeignPair(bug), likeVLLM, linesOf(text))
+			})
 			require.Contains(t, again, "lrutest: "+name+":", "what is printed shows it again")
 			t.Logf("found in %v\n%s", time.Since(began), text)
 		})
@@ -53,10 +57,18 @@ func TestAPairWithoutDefects(t *testing.T) {
 // What is not promised can be left out by its name, and a name that there is not is an error.
 func TestInvariantsByName(t *testing.T) {
 	o := lrutest.Options{Without: []string{"order-is-use"}}
-	require.Empty(t, harnesstest.FailureOf(t, func(tb testing.TB) { lrutest.Check(tb, newForeign("get does not refresh"), o) }))
+	require.Empty(t, harnesstest.FailureOf(t, func(tb testing.TB) {
+		lrutest.Check(tb, newForeign("get does not refresh"), o)
+	}))
 	o = lrutest.Options{Without: []string{"no-such"}}
-	require.Contains(t, harnesstest.FailureOf(t, func(tb testing.TB) { lrutest.Check(tb, newForeign(""), o) }), `there is no invariant "no-such"`)
-	require.Contains(t, harnesstest.FailureOf(t, func(tb testing.TB) { lrutest.CheckPair(tb, newForeignPair(""), o) }), `there is no invariant "no-such"`)
+	require.Contains(t, harnesstest.FailureOf(t, func(tb testing.TB) {
+		lrutest.Check(tb, newForeign(""), o)
+	}), `there is no invariant "no-such"`)
+	require.Contains(t, harnesstest.FailureOf(t, func(tb testing.TB) {
+		lrutest.CheckPair(tb, newForeignPair(""), o)
+	}), `there is no invariant "no-such"`)
 	o = lrutest.Options{Release: "9.9.9"}
-	require.Contains(t, harnesstest.FailureOf(t, func(tb testing.TB) { lrutest.Exhaust(tb, newForeign(""), o) }), `"9.9.9"`)
+	require.Contains(t, harnesstest.FailureOf(t, func(tb testing.TB) {
+		lrutest.Exhaust(tb, newForeign(""), o)
+	}), `"9.9.9"`)
 }

@@ -47,7 +47,8 @@ func newSubject(n New, o Options) harness.Subject {
 
 // operations are those of caches that have everything.
 var operations = []string{
-	"lru.new", "lru.put", "lru.get", "lru.pop", "lru.touch", "lru.pin", "lru.popitem", "lru.clear", "lru.stat", "lru.close",
+	"lru.new", "lru.put", "lru.get", "lru.pop", "lru.touch", "lru.pin", "lru.popitem", "lru.clear", "lru.stat",
+	"lru.close",
 }
 
 // test performs a sequence, and returns what goes wrong first.

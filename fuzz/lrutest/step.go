@@ -86,7 +86,8 @@ func (m *machine) perform(n int, op fuzz.Op, watch bool) (s Step, err error) {
 		return s
 	}
 	if op.Name == "lru.new" {
-		m.step = Step{Capacity: number(op.Args["capacity"]), Last: map[string][]byte{}, GrowAnew: op.Args["grow_anew"] == true}
+		m.step = Step{Capacity: number(op.Args["capacity"]), Last: map[string][]byte{},
+			GrowAnew: op.Args["grow_anew"] == true}
 		m.cache = m.new(m.step.Capacity)
 		s = m.step
 		s.Op, s.OK, s.After = op, true, look()

@@ -15,7 +15,7 @@ type args struct {
 	err    error
 }
 
-// anyField is for operations whose fields nobody lists.
+// anyField is for operations whose fields are not listed.
 const anyField = "*"
 
 // readArgs refuses fields other than those known, a list with spaces between. A null counts as

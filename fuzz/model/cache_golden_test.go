@@ -197,7 +197,8 @@ func TestPairModelAgainstGolden(t *testing.T) {
 				counts[k.pairRow(row, r, fmt.Sprintf("row %d", i))]++
 			}
 			if state := k.do("pair.state", map[string]any{"pair": "sender"}); trace.Stats != nil {
-				require.EqualValues(t, trace.Stats, []int64{state.Fields["hits"].(int64), state.Fields["total"].(int64)})
+				require.EqualValues(t, trace.Stats,
+					[]int64{state.Fields["hits"].(int64), state.Fields["total"].(int64)})
 			}
 		}
 		t.Logf("%d traces, requests %v", len(traces), counts)
@@ -207,7 +208,8 @@ func TestPairModelAgainstGolden(t *testing.T) {
 // bytesItem is the item of the traces.
 func bytesItem(size int) map[string]any {
 	data := map[string]any{"dtype": "uint8", "shape": []any{size}, "hex": hex.EncodeToString(make([]byte, size))}
-	return map[string]any{"type": "item", "fields": []any{map[string]any{"name": "x", "data": data, "field": map[string]any{"kind": "batched"}}}}
+	return map[string]any{"type": "item", "fields": []any{map[string]any{"name": "x", "data": data,
+		"field": map[string]any{"kind": "batched"}}}}
 }
 
 // pairRow replays a request and returns what became of it.

@@ -52,21 +52,30 @@ func TestHangsOfLRUCache(t *testing.T) {
 		{"mended", "0.24.0", true, []string{begin, put, look}, "ok-ok-ok-ok-ok"},
 		{"the agent", "0.23.0", false, []string{begin, put, look}, "ok-ok-ok-ok-ok"},
 		{"a clear", "0.12.0", true, []string{begin, wipe}, "ok-ok-ok-hang"},
-		{"a clear without values", "0.12.0", true, []string{begin, `{"op":"lru.pop","lru":"l","key":"a"}`, wipe, put}, "ok-ok-ok-ok-ok-ok"},
-		{"its own ghost", "0.12.0", true, []string{begin, `{"op":"lru.put","lru":"l","key":"ghost","size":6}`}, "ok-ok-ok-hang"},
-		{"a ghost that got its value", "0.12.0", true, []string{begin, `{"op":"lru.put","lru":"l","key":"ghost","size":1}`, put}, "ok-ok-ok-ok-ok"},
-		{"a new cache of that name", "0.12.0", true, []string{begin, put, `{"op":"lru.close","lru":"l"}`, begin}, "ok-ok-ok-hang-ok-ok-ok-ok"},
-		{"not in the release", "0.28.0", true, []string{begin, `{"op":"lru.put_if_fits","lru":"l","key":"b","size":6}`}, "ok-ok-ok-unsupported"},
-		{"in the release", "0.29.0", true, []string{begin, `{"op":"lru.put_if_fits","lru":"l","key":"b","size":16}`}, "ok-ok-ok-ok"},
+		{"a clear without values", "0.12.0", true, []string{begin, `{"op":"lru.pop","lru":"l","key":"a"}`, wipe, put},
+			"ok-ok-ok-ok-ok-ok"},
+		{"its own ghost", "0.12.0", true, []string{begin, `{"op":"lru.put","lru":"l","key":"ghost","size":6}`},
+			"ok-ok-ok-hang"},
+		{"a ghost that got its value", "0.12.0", true,
+			[]string{begin, `{"op":"lru.put","lru":"l","key":"ghost","size":1}`, put}, "ok-ok-ok-ok-ok"},
+		{"a new cache of that name", "0.12.0", true, []string{begin, put, `{"op":"lru.close","lru":"l"}`, begin},
+			"ok-ok-ok-hang-ok-ok-ok-ok"},
+		{"not in the release", "0.28.0", true,
+			[]string{begin, `{"op":"lru.put_if_fits","lru":"l","key":"b","size":6}`}, "ok-ok-ok-unsupported"},
+		{"in the release", "0.29.0", true, []string{begin, `{"op":"lru.put_if_fits","lru":"l","key":"b","size":16}`},
+			"ok-ok-ok-ok"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			kinds, _ := run(t, model.NewLRU(cacheRelease(t, c.version), model.CacheOptions{Upstream: c.upstream}), c.lines...)
+			kinds, _ := run(t, model.NewLRU(cacheRelease(t, c.version), model.CacheOptions{Upstream: c.upstream}),
+				c.lines...)
 			require.Equal(t, c.want, strings.Join(kinds, "-"))
 		})
 	}
-	kinds, last := run(t, model.NewLRU(cacheRelease(t, "0.12.0"), model.CacheOptions{Upstream: true}), begin, `{"op":"lru.popitem","lru":"l"}`)
+	kinds, last := run(t, model.NewLRU(cacheRelease(t, "0.12.0"), model.CacheOptions{Upstream: true}), begin,
+		`{"op":"lru.popitem","lru":"l"}`)
 	require.Equal(t, "ok-ok-ok-ok", strings.Join(kinds, "-"))
-	require.Equal(t, map[string]any{"key": "ghost", "size": int64(0)}, last.Fields, "vLLM returns it without a value, and keeps it")
+	require.Equal(t, map[string]any{"key": "ghost", "size": int64(0)}, last.Fields,
+		"vLLM returns it without a value, and keeps it")
 }
 
 // The rules that changed from release to release, at their borders.
@@ -88,15 +97,20 @@ func TestPairReleases(t *testing.T) {
 		{"data that comes replaces", "0.30.0", "01010101", "0.31.0", "02020202", []string{
 			receiver, features(`{"key":"a","value":` + item + `}`), features(`{"key":"a","value":` + other + `}`),
 		}},
-		{"all that is missing", "0.27.0", `["b"]`, "0.28.0", `["b","c"]`, []string{receiver, features(`{"key":"b"},{"key":"c"}`)}},
-		{"too large at the receiver", "0.28.0", "too_large", "0.29.0", "000000", []string{receiver, features(`{"key":"a","value":` + large + `}`)}},
+		{"all that is missing", "0.27.0", `["b"]`, "0.28.0", `["b","c"]`,
+			[]string{receiver, features(`{"key":"b"},{"key":"c"}`)}},
+		{"too large at the receiver", "0.28.0", "too_large", "0.29.0", "000000",
+			[]string{receiver, features(`{"key":"a","value":` + large + `}`)}},
 		{"too large at the sender", "0.28.0", "too_large", "0.29.0", `"sent"`, []string{
 			sender, `{"op":"pair.update","pair":"s","key":"a","value":` + large + `}`,
 		}},
-		{"invalidate", "0.27.0", "unsupported", "0.28.0", "{}", []string{sender, `{"op":"pair.invalidate","pair":"s","key":"a"}`}},
-		{"touch", "0.11.0", "unsupported", "0.12.0", "{}", []string{sender, `{"op":"pair.touch","pair":"s","key":"a"}`}},
+		{"invalidate", "0.27.0", "unsupported", "0.28.0", "{}",
+			[]string{sender, `{"op":"pair.invalidate","pair":"s","key":"a"}`}},
+		{"touch", "0.11.0", "unsupported", "0.12.0", "{}",
+			[]string{sender, `{"op":"pair.touch","pair":"s","key":"a"}`}},
 		{"by the hash", "0.13.0", `["lora"]`, "0.14.0", `["hash"]`, []string{
-			receiver, features(`{"key":"hash","identifier":"lora","value":` + item + `}`), `{"op":"pair.state","pair":"r"}`,
+			receiver, features(`{"key":"hash","identifier":"lora","value":` + item + `}`),
+			`{"op":"pair.state","pair":"r"}`,
 		}},
 		{"touched first", "0.11.0", `["b","c"]`, "0.24.0", `["c","a"]`, []string{
 			receiver, features(`{"key":"a","value":` + item + `},{"key":"b","value":` + item + `}`),
@@ -105,7 +119,8 @@ func TestPairReleases(t *testing.T) {
 	} {
 		for version, want := range map[string]string{c.before: c.old, c.since: c.now} {
 			t.Run(c.name+" "+version, func(t *testing.T) {
-				_, last := run(t, model.NewPair(cacheRelease(t, version), model.CacheOptions{Upstream: true}), c.lines...)
+				_, last := run(t, model.NewPair(cacheRelease(t, version), model.CacheOptions{Upstream: true}),
+					c.lines...)
 				shown := last.Kind + " " + last.String()
 				if hashes, ok := last.Fields["hashes"].([]string); ok {
 					shown = `["` + strings.Join(hashes, `","`) + `"]`
@@ -146,7 +161,8 @@ func TestModelsOfCachesRefuse(t *testing.T) {
 		kinds, _ := run(t, model.NewPair(newest, model.CacheOptions{}), line)
 		require.Equal(t, []string{kind}, kinds, line)
 	}
-	for _, s := range []fuzz.System{model.NewLRU(newest, model.CacheOptions{}), model.NewPair(newest, model.CacheOptions{})} {
+	for _, s := range []fuzz.System{model.NewLRU(newest, model.CacheOptions{}),
+		model.NewPair(newest, model.CacheOptions{})} {
 		_, err := s.Do([]fuzz.Op{{Name: "ring.new"}})
 		require.ErrorContains(t, err, `"ring.new"`)
 	}

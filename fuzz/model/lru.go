@@ -52,7 +52,8 @@ var lruFields = map[string]string{
 	"lru.new": "lru capacity generation grow_anew",
 	"lru.put": "lru key size", "lru.put_if_fits": "lru key size",
 	"lru.get": "lru key", "lru.has": "lru key", "lru.touch": "lru key", "lru.pop": "lru key", "lru.pin": "lru key",
-	"lru.popitem": "lru key remove_pinned", "lru.clear": "lru key", "lru.stat": "lru delta", "lru.state": "lru", "lru.close": "lru",
+	"lru.popitem": "lru key remove_pinned", "lru.clear": "lru key", "lru.stat": "lru delta", "lru.state": "lru",
+	"lru.close": "lru",
 }
 
 func (m *LRU) do(op fuzz.Op) (map[string]any, error) {
@@ -88,7 +89,8 @@ func (m *LRU) do(op fuzz.Op) (map[string]any, error) {
 
 func (m *LRU) make(name string, a *args) error {
 	c := &namedLRU{release: a.release(m.release)}
-	c.lruCache = lruCache{capacity: a.capacity(), growAnew: fieldOr(a, "grow_anew", false), ghosts: m.options.Upstream && c.release.GhostTouch}
+	c.lruCache = lruCache{capacity: a.capacity(), growAnew: fieldOr(a, "grow_anew", false),
+		ghosts: m.options.Upstream && c.release.GhostTouch}
 	if m.caches[name] != nil {
 		a.fail("lru %q exists", name)
 	}
@@ -138,7 +140,8 @@ func (m *LRU) perform(operation string, c *namedLRU, a *args) (map[string]any, e
 		i := c.find(key)
 		if i < 0 {
 			return nil, &refusal{fuzz.Reply{
-				Kind: "invalid", Text: fmt.Sprintf("%q is absent", key), Upstream: fmt.Sprintf("Cannot pin key: %s not in cache.", key),
+				Kind: "invalid", Text: fmt.Sprintf("%q is absent", key),
+				Upstream: fmt.Sprintf("Cannot pin key: %s not in cache.", key),
 			}}
 		}
 		c.entries[i].pinned = true

@@ -68,7 +68,8 @@ func (c *lruCache) put(key string, size int64, value any) error {
 		case oldest < 0:
 			return allPinned()
 		case c.entries[oldest].ghost:
-			return hang("the eviction for %q comes across %q, which was touched while it was absent", key, c.entries[oldest].key)
+			return hang("the eviction for %q comes across %q, which was touched while it was absent", key,
+				c.entries[oldest].key)
 		}
 		c.remove(oldest)
 	}

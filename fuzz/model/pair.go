@@ -90,7 +90,8 @@ func sizeOf(a *args) (map[string]any, error) {
 }
 
 func (m *Pair) make(name string, a *args) error {
-	e := &pairEnd{role: field[string](a, "role"), release: a.release(m.release), python: a.python(), upstream: m.options.Upstream}
+	e := &pairEnd{role: field[string](a, "role"), release: a.release(m.release), python: a.python(),
+		upstream: m.options.Upstream}
 	e.lruCache = lruCache{capacity: a.capacity(), ghosts: e.upstream && e.release.GhostTouch}
 	switch {
 	case m.ends[name] != nil:
@@ -129,7 +130,8 @@ func (e *pairEnd) perform(operation string, a *args) (map[string]any, error) {
 		return nil, a.err
 	case operation == "pair.update":
 		return e.update(key, a)
-	case e.upstream && (operation == "pair.touch" && !e.release.Touch || operation == "pair.invalidate" && !e.release.Invalidate):
+	case e.upstream && (operation == "pair.touch" && !e.release.Touch || operation == "pair.invalidate" &&
+		!e.release.Invalidate):
 		return nil, refuse("unsupported", "vLLM %s has no %s", e.release.Version, operation)
 	case operation == "pair.touch":
 		e.touch(key)

@@ -140,7 +140,8 @@ func (p python) intSize(n int64) int64 {
 
 // itemSizes are the bytes of an element of a tensor.
 var itemSizes = map[string]int{
-	"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8,
+	"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "int64": 8,
+	"float64": 8,
 }
 
 func sizedTensor(m map[string]any) (reply any, size int64, err error) {

@@ -13,19 +13,19 @@ const (
 )
 
 // Pool is the pool of docs/format.md as a list of who owns each unit. A pool may place a chunk
-// wherever units are free, and whoever frees chunks decides which of those that nobody needs goes.
-// So the model predicts nothing: it is given what a pool did, and returns what is wrong with that.
+// wherever units are free, and its caller decides which unneeded chunk is freed.
+// So the model predicts nothing: it gets what a pool did, and returns what is wrong with that.
 // Which objects of a store are needed is a matter of fuzz/storetest.
 type Pool struct {
 	NextID uint32
 
 	unit, first int
-	owners      []int // ids of the chunks that have the units, nobody if none
+	owners      []int // ids of the chunks that have the units, noOwner if none
 	chunks      map[uint32]*poolChunk
-	freed       map[int]bool // first units of chunks whose bytes are nobody's since
+	freed       map[int]bool // first units of chunks whose bytes belong to no chunk since
 }
 
-const nobody = -1
+const noOwner = -1
 
 type poolChunk struct {
 	at, units, size int    // in units from the first; bytes with the header
@@ -35,9 +35,10 @@ type poolChunk struct {
 // NewPool makes an empty pool of size bytes behind dataOffset others, whose chunks begin and end at
 // multiples of unit bytes.
 func NewPool(size, dataOffset, unit int, firstID uint32) *Pool {
-	p := &Pool{NextID: firstID, unit: unit, first: Offset(-dataOffset, unit), chunks: map[uint32]*poolChunk{}, freed: map[int]bool{}}
+	p := &Pool{NextID: firstID, unit: unit, first: Offset(-dataOffset, unit), chunks: map[uint32]*poolChunk{},
+		freed: map[int]bool{}}
 	for range max(size-p.first, 0) / unit {
-		p.owners = append(p.owners, nobody)
+		p.owners = append(p.owners, noOwner)
 	}
 	return p
 }
@@ -59,7 +60,7 @@ func (p *Pool) Alloc(payload int, address uint64, id uint32) error {
 	}
 	c := &poolChunk{at: at / p.unit, units: p.units(payload), size: payload + header, header: goneID}
 	for i := c.at; i < c.at+c.units; i++ {
-		if p.owners[i] != nobody {
+		if p.owners[i] != noOwner {
 			return fmt.Errorf("chunk %d at address %d takes bytes of chunk %d", id, address, p.owners[i])
 		}
 		p.owners[i] = int(id)
@@ -76,7 +77,7 @@ func (p *Pool) Refuse(payload int) error {
 	}
 	run := 0
 	for i, owner := range p.owners {
-		if run++; owner != nobody {
+		if run++; owner != noOwner {
 			run = 0
 		}
 		if run == p.units(payload) {
@@ -92,14 +93,14 @@ func (p *Pool) Publish(id uint32) error { return p.set(id, id) }
 // Kill is that handles stop to match.
 func (p *Pool) Kill(id uint32) error { return p.set(id, deadID) }
 
-// Free is that a chunk's bytes are nobody's.
+// Free notes that the bytes of a chunk are free.
 func (p *Pool) Free(id uint32) error {
 	if err := p.set(id, deadID); err != nil {
 		return err
 	}
 	c := p.chunks[id]
 	for i := c.at; i < c.at+c.units; i++ {
-		p.owners[i] = nobody
+		p.owners[i] = noOwner
 	}
 	p.freed[c.at] = true
 	delete(p.chunks, id)
@@ -122,12 +123,14 @@ func (p *Pool) Check(memory []byte) error {
 	}
 	for id, c := range p.chunks {
 		if got, size := word(c.at, 0), word(c.at, 4); got != c.header || size != uint32(c.size) {
-			return fmt.Errorf("chunk %d: the header has id %d and %d bytes, want %d and %d", id, got, size, c.header, c.size)
+			return fmt.Errorf("chunk %d: the header has id %d and %d bytes, want %d and %d", id, got, size, c.header,
+				c.size)
 		}
 	}
 	for at := range p.freed {
 		if got := word(at, 0); got != deadID {
-			return fmt.Errorf("where a chunk was freed, at address %d, the id is %d, and no dead one", p.first+at*p.unit, got)
+			return fmt.Errorf("where a chunk was freed, at address %d, the id is %d, and no dead one",
+				p.first+at*p.unit, got)
 		}
 	}
 	return nil

@@ -31,22 +31,43 @@ func TestPoolReportsWhatIsWrong(t *testing.T) {
 		do   func(p *model.Pool, m []byte) error
 		want string // "" if it is right
 	}{
-		"any free unit":        {func(p *model.Pool, _ []byte) error { return p.Alloc(3, 224, 9) }, ""},
-		"taken":                {func(p *model.Pool, _ []byte) error { return p.Alloc(3, 96, 9) }, "takes bytes of chunk 8"},
-		"reaches into another": {func(p *model.Pool, _ []byte) error { _ = p.Free(7); return p.Alloc(57, 32, 9) }, "takes bytes of chunk 8"},
-		"between units":        {func(p *model.Pool, _ []byte) error { return p.Alloc(3, 170, 9) }, "multiples of 64"},
-		"behind the end":       {func(p *model.Pool, _ []byte) error { return p.Alloc(57, 224, 9) }, "within 4"},
-		"id again":             {func(p *model.Pool, _ []byte) error { return p.Alloc(3, 160, 8) }, "the id 8 is not the next"},
+		"any free unit": {func(p *model.Pool, _ []byte) error { return p.Alloc(3, 224, 9) }, ""},
+		"taken": {func(p *model.Pool, _ []byte) error {
+			return p.Alloc(3, 96, 9)
+		}, "takes bytes of chunk 8"},
+		"reaches into another": {func(p *model.Pool, _ []byte) error {
+			_ = p.Free(7)
+			return p.Alloc(57, 32, 9)
+		}, "takes bytes of chunk 8"},
+		"between units":  {func(p *model.Pool, _ []byte) error { return p.Alloc(3, 170, 9) }, "multiples of 64"},
+		"behind the end": {func(p *model.Pool, _ []byte) error { return p.Alloc(57, 224, 9) }, "within 4"},
+		"id again": {func(p *model.Pool, _ []byte) error {
+			return p.Alloc(3, 160, 8)
+		}, "the id 8 is not the next"},
 		"id of a live chunk is left out": {func(p *model.Pool, _ []byte) error {
 			p.NextID = 7
 			return p.Alloc(3, 160, 9)
 		}, ""},
-		"refused though there is room": {func(p *model.Pool, _ []byte) error { return p.Refuse(120) }, "120 bytes were refused"},
-		"refused, no room":             {func(p *model.Pool, _ []byte) error { return p.Refuse(121) }, ""},
-		"freed twice":                  {func(p *model.Pool, _ []byte) error { _ = p.Free(7); return p.Free(7) }, "no chunk 7"},
-		"not published":                {func(p *model.Pool, m []byte) error { _ = p.Publish(7); return p.Check(m) }, "want 7 and 64"},
-		"not killed":                   {func(p *model.Pool, m []byte) error { _ = p.Kill(8); return p.Check(m) }, "want 4294967295 and 9"},
-		"freed and not dead":           {func(p *model.Pool, m []byte) error { _ = p.Free(8); return p.Check(m) }, "no dead one"},
+		"refused though there is room": {func(p *model.Pool, _ []byte) error {
+			return p.Refuse(120)
+		}, "120 bytes were refused"},
+		"refused, no room": {func(p *model.Pool, _ []byte) error { return p.Refuse(121) }, ""},
+		"freed twice": {func(p *model.Pool, _ []byte) error {
+			_ = p.Free(7)
+			return p.Free(7)
+		}, "no chunk 7"},
+		"not published": {func(p *model.Pool, m []byte) error {
+			_ = p.Publish(7)
+			return p.Check(m)
+		}, "want 7 and 64"},
+		"not killed": {func(p *model.Pool, m []byte) error {
+			_ = p.Kill(8)
+			return p.Check(m)
+		}, "want 4294967295 and 9"},
+		"freed and not dead": {func(p *model.Pool, m []byte) error {
+			_ = p.Free(8)
+			return p.Check(m)
+		}, "no dead one"},
 		"dead until it is another's": {func(p *model.Pool, m []byte) error {
 			_ = p.Free(7)
 			binary.LittleEndian.PutUint32(m[32:], 0xffffffff)

@@ -29,27 +29,31 @@ func hang(format string, args ...any) error { return refuse("hang", format, args
 
 func tooLarge(key string, size int64, capacity float64) error {
 	return &refusal{fuzz.Reply{
-		Kind: "too_large", Text: fmt.Sprintf("%q has %d bytes, the cache %g", key, size, capacity), Upstream: "value too large",
+		Kind: "too_large", Text: fmt.Sprintf("%q has %d bytes, the cache %g", key, size, capacity),
+		Upstream: "value too large",
 	}}
 }
 
 func allPinned() error {
 	return &refusal{fuzz.Reply{
-		Kind: "invalid", Text: "everything is pinned, or the cache is empty", Upstream: "All items are pinned, cannot remove oldest from the cache.",
+		Kind: "invalid", Text: "everything is pinned, or the cache is empty",
+		Upstream: "All items are pinned, cannot remove oldest from the cache.",
 	}}
 }
 
 // nothingToSize is the reply to a value whose size vLLM can't add up.
 func nothingToSize() error {
 	return &refusal{fuzz.Reply{
-		Kind: "invalid", Text: "an item, or a field of it, has no value", Upstream: "reduce() of empty iterable with no initial value",
+		Kind: "invalid", Text: "an item, or a field of it, has no value",
+		Upstream: "reduce() of empty iterable with no initial value",
 	}}
 }
 
 // missed is the reply to a request that needs values which are absent.
 func missed(keys []string, upstream string) error {
 	return &refusal{fuzz.Reply{
-		Kind: "miss", Text: fmt.Sprintf("absent, and without data: %q", keys), Upstream: upstream, Fields: map[string]any{"hashes": keys},
+		Kind: "miss", Text: fmt.Sprintf("absent, and without data: %q", keys), Upstream: upstream,
+		Fields: map[string]any{"hashes": keys},
 	}}
 }
 

@@ -191,6 +191,7 @@ func state(f *FIFO) map[string]any {
 		metadata[strconv.FormatUint(uint64(id), 10)] = int64(address)
 	}
 	return map[string]any{
-		"start": int64(f.Start), "end": int64(f.End), "id_start": int64(f.IDStart), "id_end": int64(f.IDEnd), "metadata": metadata,
+		"start": int64(f.Start), "end": int64(f.End), "id_start": int64(f.IDStart), "id_end": int64(f.IDEnd),
+		"metadata": metadata,
 	}
 }

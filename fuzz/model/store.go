@@ -164,7 +164,8 @@ func (m *Store) create(a *args) (map[string]any, error) {
 		threshold = 256
 	}
 	s := &store{
-		segment: g, writes: true, locked: fieldOr[any](a, "lock", false) != false, readers: readers, maxObject: maxObject, threshold: int(threshold),
+		segment: g, writes: true, locked: fieldOr[any](a, "lock", false) != false, readers: readers,
+		maxObject: maxObject, threshold: int(threshold),
 		handles: map[string]handle{}, keys: map[uint32]string{}, uses: map[uint32]int64{}, touched: map[uint32]bool{},
 	}
 	m.stores[name] = s

@@ -18,7 +18,8 @@ func (m *Store) put(s *store, a *args) (map[string]any, error) {
 	}
 	need := 4 + len(metadata) + len(data) // 4 for the count of reads
 	if int64(need) > s.maxObject {
-		return nil, refuseAsVLLM("too_large", "Serialized object size (%d bytes) exceeds max object size (%d bytes)", need, s.maxObject)
+		return nil, refuseAsVLLM("too_large", "Serialized object size (%d bytes) exceeds max object size (%d bytes)",
+			need, s.maxObject)
 	}
 	address, id, err := s.ring.Alloc(need)
 	if err != nil {

@@ -168,7 +168,8 @@ func (g *goldenStore) perform(op []any) fuzz.Reply {
 		n, b := int(op[3].(float64)), byte(op[4].(float64))
 		value := pickled(n, b)
 		if op[2] == "u" {
-			data := map[string]any{"dtype": "uint8", "shape": []any{n}, "hex": hex.EncodeToString(bytes.Repeat([]byte{b}, n))}
+			data := map[string]any{"dtype": "uint8", "shape": []any{n},
+				"hex": hex.EncodeToString(bytes.Repeat([]byte{b}, n))}
 			value = map[string]any{"type": "tensor", "data": data}
 		}
 		return g.do("store.put", "w", map[string]any{"key": op[1], "value": value})
@@ -239,13 +240,14 @@ func pickled(n int, b byte) map[string]any {
 	return map[string]any{"type": "pickle", "hex": hex.EncodeToString(append(out, body...))}
 }
 
-// TestFirstReleasePutsBeyondTheRing: the sequence of a seed, in which the real 0.11.0 raised an error behind the
-// allocation.
+// TestFirstReleasePutsBeyondTheRing: the sequence of a seed, in which the real 0.11.0 raised an error behind
+// the allocation.
 func TestFirstReleasePutsBeyondTheRing(t *testing.T) {
 	for version, beyond := range map[string]bool{"0.11.0": true, "0.11.2": false} {
 		found := false
 		generator := generate.Store(generate.StoreOptions{Generation: version, Lock: "readers", Segment: "objects"})
-		ops, replies, err := fuzz.Run(model.NewStore(release(t, version), model.StoreOptions{}), generator(fuzz.FromSeed(425), 200))
+		ops, replies, err := fuzz.Run(model.NewStore(release(t, version), model.StoreOptions{}),
+			generator(fuzz.FromSeed(425), 200))
 		require.NoError(t, err)
 		for i, r := range replies {
 			found = found || ops[i].Name == "store.put" && r.Kind == "corrupt"

@@ -21,11 +21,13 @@ func serialize(v any, threshold int) (metadata, data []byte, shown map[string]an
 		if data, err = hexBytes(value["hex"]); err != nil {
 			return nil, nil, nil, err
 		}
-		return appendMetadata("bytes", len(data), nil), data, map[string]any{"type": "pickle", "hex": hex.EncodeToString(data)}, nil
+		return appendMetadata("bytes", len(data), nil), data,
+			map[string]any{"type": "pickle", "hex": hex.EncodeToString(data)}, nil
 	case "tensor":
 		return serializeTensor(value, threshold)
 	}
-	return nil, nil, nil, fmt.Errorf("model: a value of type %v; the model has pickles, and tensors with their bytes", value["type"])
+	return nil, nil, nil, fmt.Errorf("model: a value of type %v; the model has pickles, and tensors with their bytes",
+		value["type"])
 }
 
 // serializeTensor: frame 0 is a MessagePack array of dtype, shape and data. Data are an

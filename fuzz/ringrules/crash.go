@@ -88,7 +88,8 @@ func (c *crasher) inspect(s *Step, image []byte, inOrder bool) *finding {
 	if inOrder {
 		for _, old := range c.stale {
 			if old.matches(image) && !bytes.Equal(old.payload(image), old.Payload) && !old.byChance(&reader) {
-				return &finding{"crash-stale", "a reader that compares the id believes what stands behind it", fmt.Errorf("the handle of chunk %d matches, and its payload is another's", old.ID)}
+				return &finding{"crash-stale", "a reader that compares the id believes what stands behind it",
+					fmt.Errorf("the handle of chunk %d matches, and its payload is another's", old.ID)}
 			}
 		}
 	}

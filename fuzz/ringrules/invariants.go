@@ -14,7 +14,8 @@ type invariant = fuzz.Invariant[*Step]
 // Invariants returns what is checked after each operation, in this order. fifo, placement and
 // stale-at-once are off unless [Options] switches them on.
 func Invariants() []fuzz.Invariant[*Step] {
-	return []invariant{bounds, noOverlap, headers, payloads, live, fifo, idWindow, idsUnique, refusal, staleHandle, staleAtOnce, drain, placement}
+	return []invariant{bounds, noOverlap, headers, payloads, live, fifo, idWindow, idsUnique, refusal, staleHandle,
+		staleAtOnce, drain, placement}
 }
 
 var bounds = invariant{
@@ -39,7 +40,8 @@ var noOverlap = invariant{
 		for i := 1; i < len(sorted); i++ {
 			a, b := sorted[i-1], sorted[i]
 			if a.End(n) > b.Offset(n) {
-				return fmt.Errorf("chunk %d has the bytes %d to %d, chunk %d has %d to %d", a.ID, a.Offset(n), a.End(n), b.ID, b.Offset(n), b.End(n))
+				return fmt.Errorf("chunk %d has the bytes %d to %d, chunk %d has %d to %d", a.ID, a.Offset(n),
+					a.End(n), b.ID, b.Offset(n), b.End(n))
 			}
 		}
 		return nil
@@ -52,7 +54,8 @@ var headers = invariant{
 	Holds: func(s *Step) error {
 		for _, c := range s.Live {
 			if id, size := c.header(s.Memory); id != c.ID || int64(size) != int64(c.Size)+HeaderSize {
-				return fmt.Errorf("chunk %d of %d bytes at offset %d: its header has id %d and %d bytes", c.ID, c.Size+HeaderSize, c.Offset(len(s.Memory)), id, size)
+				return fmt.Errorf("chunk %d of %d bytes at offset %d: its header has id %d and %d bytes", c.ID,
+					c.Size+HeaderSize, c.Offset(len(s.Memory)), id, size)
 			}
 		}
 		return nil
@@ -65,7 +68,8 @@ var payloads = invariant{
 	Holds: func(s *Step) error {
 		for _, c := range s.Live {
 			if got := c.payload(s.Memory); !bytes.Equal(got, c.Payload) {
-				return fmt.Errorf("the payload of chunk %d at offset %d is %x, and %x was written", c.ID, c.Offset(len(s.Memory)), got, c.Payload)
+				return fmt.Errorf("the payload of chunk %d at offset %d is %x, and %x was written", c.ID,
+					c.Offset(len(s.Memory)), got, c.Payload)
 			}
 		}
 		return nil
@@ -78,7 +82,8 @@ var live = invariant{
 	Holds: func(s *Step) error {
 		for i, id := range s.Freed {
 			is := func(c Chunk) bool { return c.ID == id }
-			if !slices.Contains(s.Asked, id) || !slices.ContainsFunc(s.WasLive, is) || slices.Contains(s.Freed[:i], id) {
+			if !slices.Contains(s.Asked, id) || !slices.ContainsFunc(s.WasLive, is) ||
+				slices.Contains(s.Freed[:i], id) {
 				return fmt.Errorf("of the ids %d, Free returned %d, where %d was not live, not asked for, or there before", s.Asked, s.Freed, id)
 			}
 		}
@@ -116,13 +121,14 @@ var fifo = invariant{
 
 var idWindow = invariant{
 	Name: "id-window",
-	Why:  "ids are int32 in the header and count up modulo 2^31; whoever recovers or compares rings relies on the first and the next one",
+	Why:  "ids are int32 in the header and count up modulo 2^31; recovery and comparison of rings rely on the first and the next one",
 	Holds: func(s *Step) error {
 		if s.New != nil && s.New.ID != s.Before.IDEnd {
 			return fmt.Errorf("the id of the new chunk is %d, and the next one was to be %d", s.New.ID, s.Before.IDEnd)
 		}
 		if s.New != nil && (s.New.ID >= idLimit || s.State.IDEnd != (s.New.ID+1)%idLimit) {
-			return fmt.Errorf("after the id %d the next one is %d, modulo 2^31 it is %d", s.New.ID, s.State.IDEnd, (s.New.ID+1)%idLimit)
+			return fmt.Errorf("after the id %d the next one is %d, modulo 2^31 it is %d", s.New.ID, s.State.IDEnd,
+				(s.New.ID+1)%idLimit)
 		}
 		if s.State.IDStart >= idLimit || s.State.IDEnd >= idLimit {
 			return fmt.Errorf("the window of ids, %d to %d, is not below 2^31", s.State.IDStart, s.State.IDEnd)
@@ -154,7 +160,8 @@ var refusal = invariant{
 	Why:  "who was refused tries again after a free: the ring must be as it was",
 	Holds: func(s *Step) error {
 		if s.Refused != nil && s.State != s.Before {
-			return fmt.Errorf("%d bytes were refused (%w), and the position changed from %+v to %+v", s.Size, s.Refused, s.Before, s.State)
+			return fmt.Errorf("%d bytes were refused (%w), and the position changed from %+v to %+v", s.Size,
+				s.Refused, s.Before, s.State)
 		}
 		return nil
 	},
@@ -192,13 +199,16 @@ var drain = invariant{
 	Name: "drain",
 	Why:  "when nothing is live, all of the memory must be there again; what is lost each time adds up",
 	Holds: func(s *Step) error {
-		if s.Op == "ring.clear" || s.Op == "ring.free" && !slices.ContainsFunc(s.WasLive, func(c Chunk) bool { return !slices.Contains(s.Asked, c.ID) }) {
+		if s.Op == "ring.clear" || s.Op == "ring.free" && !slices.ContainsFunc(s.WasLive, func(c Chunk) bool {
+			return !slices.Contains(s.Asked, c.ID)
+		}) {
 			if len(s.Live) > 0 {
 				return fmt.Errorf("every chunk was given free, and %d of %d stay", len(s.Live), len(s.WasLive))
 			}
 		}
 		if s.Refused != nil && len(s.WasLive) == 0 && s.Size > 0 && s.Size <= s.largest() {
-			return fmt.Errorf("nothing is live, and %d bytes were refused (%w); a new ring takes %d", s.Size, s.Refused, s.largest())
+			return fmt.Errorf("nothing is live, and %d bytes were refused (%w); a new ring takes %d", s.Size,
+				s.Refused, s.largest())
 		}
 		return nil
 	},
@@ -216,7 +226,8 @@ var placement = invariant{
 		case (want.added == nil) != (s.New == nil):
 			return fmt.Errorf("%d bytes: refused %v; by vLLM %v", s.Size, s.New == nil, want.added == nil)
 		case s.New != nil && (s.New.Address != want.added.Address || s.New.ID != want.added.ID):
-			return fmt.Errorf("%d bytes: address %d, id %d; vLLM has %d and %d", s.Size, s.New.Address, s.New.ID, want.added.Address, want.added.ID)
+			return fmt.Errorf("%d bytes: address %d, id %d; vLLM has %d and %d", s.Size, s.New.Address, s.New.ID,
+				want.added.Address, want.added.ID)
 		case !slices.Equal(s.Freed, want.freed) && s.Op == "ring.free":
 			return fmt.Errorf("freed %d of %d; vLLM frees %d", s.Freed, s.Asked, want.freed)
 		}

@@ -60,17 +60,22 @@ func NewPlan(n New, o Options) (*Plan, error) {
 			return nil, fmt.Errorf("the option Release: %w", err)
 		}
 	}
+	var err error
+	if p.invariants, err = p.Checked(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Checked returns the invariants that a test with these options checks.
+func (o Options) Checked() ([]fuzz.Invariant[*Step], error) {
 	invariants, err := rules.Active(Invariants(), o.Without)
 	if err != nil {
 		return nil, err
 	}
-	on := map[string]bool{fifo.Name: p.FIFO, placement.Name: o.Release != "", staleAtOnce.Name: o.StaleAtOnce}
-	for _, inv := range slices.Concat(invariants, o.Also) {
-		if isOn, optional := on[inv.Name]; isOn || !optional {
-			p.invariants = append(p.invariants, inv)
-		}
-	}
-	return p, nil
+	on := map[string]bool{fifo.Name: o.FIFO || o.Release != "", placement.Name: o.Release != "", staleAtOnce.Name: o.StaleAtOnce}
+	off := func(i invariant) bool { isOn, optional := on[i.Name]; return optional && !isOn }
+	return slices.DeleteFunc(slices.Concat(invariants, o.Also), off), nil
 }
 
 // Rings returns how many rings were made, without those that only show how much a new one takes.

@@ -274,7 +274,10 @@ func (t *tester) forget(ids []uint32) {
 
 // step begins an operation.
 func (t *tester) step(op string) *Step {
-	s := &Step{Op: op, Ring: t.ring, Memory: t.ring.Bytes(), Before: t.at, WasLive: t.live, issued: t.issued, largest: func() int { return t.largestOf(t.size) }}
+	s := &Step{Op: op, Ring: t.ring, Memory: t.ring.Bytes(), Before: t.at, WasLive: t.live, issued: t.issued,
+		largest: func() int {
+			return t.largestOf(t.size)
+		}}
 	if t.model != nil {
 		s.expected = &expected{ring: t.model}
 	}
@@ -299,6 +302,8 @@ func (t *tester) check(s *Step) *fuzz.Failure {
 	if f := rules.Broken(t.invariants, s, t.lines); f != nil {
 		return f
 	}
-	t.stale = slices.DeleteFunc(slices.Clone(t.stale), func(c Chunk) bool { return !c.matches(s.Memory) || c.byChance(s) })
+	t.stale = slices.DeleteFunc(slices.Clone(t.stale), func(c Chunk) bool {
+		return !c.matches(s.Memory) || c.byChance(s)
+	})
 	return nil
 }

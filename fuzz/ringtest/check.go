@@ -81,9 +81,10 @@ func newSubject(n New, o Options) harness.Subject {
 func subject(p *ringrules.Plan, ops int) harness.Subject {
 	s := harness.Subject{
 		Package: "ringtest", Test: p.Run,
-		Search:     fuzz.Search{Seed: p.Seed, Ops: p.Ops, Length: p.Length},
-		Operations: []string{"ring.new", "ring.alloc", "ring.free", "ring.clear", "ring.header", "ring.state", "ring.close"},
-		Generate:   p.Generate(),
+		Search: fuzz.Search{Seed: p.Seed, Ops: p.Ops, Length: p.Length},
+		Operations: []string{"ring.new", "ring.alloc", "ring.free", "ring.clear", "ring.header", "ring.state",
+			"ring.close"},
+		Generate: p.Generate(),
 	}
 	if s.Search.Ops == 0 {
 		s.Search.Ops = ops

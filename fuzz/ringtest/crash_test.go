@@ -122,16 +122,32 @@ func TestCrashSeesEveryStore(t *testing.T) {
 		recover ringtest.Recover
 		want    string
 	}{
-		"correct":                         {newLog, recoverLog, ""},
-		"size first":                      {func(size int, firstID uint32) *log { l := newLog(size, firstID); l.sizeFirst = true; return l }, recoverLog, "crash-recovery"},
-		"a header destroyed for a moment": {func(size int, firstID uint32) *log { l := newLog(size, firstID); l.blink = true; return l }, nil, "crash-reader"},
-		"ids of freed chunks stay":        {func(size int, firstID uint32) *log { l := newLog(size, firstID); l.keepIDs = true; return l }, nil, "crash-stale"},
-		"nothing recovered":               {newLog, func(memory []byte) (ringtest.Ring, error) { return newLog(len(memory), 0), nil }, "crash-recovery"},
+		"correct": {newLog, recoverLog, ""},
+		"size first": {func(size int, firstID uint32) *log {
+			l := newLog(size, firstID)
+			l.sizeFirst = true
+			return l
+		}, recoverLog, "crash-recovery"},
+		"a header destroyed for a moment": {func(size int, firstID uint32) *log {
+			l := newLog(size, firstID)
+			l.blink = true
+			return l
+		}, nil, "crash-reader"},
+		"ids of freed chunks stay": {func(size int, firstID uint32) *log {
+			l := newLog(size, firstID)
+			l.keepIDs = true
+			return l
+		}, nil, "crash-stale"},
+		"nothing recovered": {newLog, func(memory []byte) (ringtest.Ring, error) {
+			return newLog(len(memory), 0), nil
+		}, "crash-recovery"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := func(size int, firstID uint32) ringtest.Ring { return c.ring(size, firstID) }
 			ringtest.Check(t, n, ringtest.Options{Ops: 5000}) // which sees the memory between operations alone
-			report := harnesstest.FailureOf(t, func(t testing.TB) { ringtest.Crash(t, n, ringtest.Options{}, c.recover) })
+			report := harnesstest.FailureOf(t, func(t testing.TB) {
+				ringtest.Crash(t, n, ringtest.Options{}, c.recover)
+			})
 			if c.want == "" {
 				require.Empty(t, report)
 				return

@@ -82,7 +82,8 @@ var defects = map[string]struct {
 		}
 		return freed
 	}}},
-	"placement": {release: model.Release{IDsRestart: true}, test: ringtest.Options{Release: "0.33.0", Without: []string{"ids-unique", "stale-handle"}}},
+	"placement": {release: model.Release{IDsRestart: true},
+		test: ringtest.Options{Release: "0.33.0", Without: []string{"ids-unique", "stale-handle"}}},
 	"panic": {ring: broken{alloc: func(p *plain, size int) (uint64, uint32, error) {
 		_ = make([]byte, max(size, -1))
 		return p.Alloc(size)
@@ -119,13 +120,17 @@ func TestEachInvariantFindsItsDefect(t *testing.T) {
 			}
 			require.LessOrEqual(t, len(lines), 9, "%s", report)
 			t.Log(report)
-			again := harnesstest.FailureOf(t, func(t testing.TB) { ringtest.Replay(t, newBroken(name), d.test, strings.Join(lines, "\n")) })
+			again := harnesstest.FailureOf(t, func(t testing.TB) {
+				ringtest.Replay(t, newBroken(name), d.test, strings.Join(lines, "\n"))
+			})
 			require.Contains(t, again, "ringtest: "+name+":")
 			if name == "bounds" || name == "panic" {
 				return
 			}
 			d.test.Without, d.test.Ops = append(slices.Clone(d.test.Without), name), 5000
-			require.NotContains(t, harnesstest.FailureOf(t, func(t testing.TB) { ringtest.Check(t, newBroken(name), d.test) }), ":\n"+name+":", "switched off")
+			require.NotContains(t, harnesstest.FailureOf(t, func(t testing.TB) {
+				ringtest.Check(t, newBroken(name), d.test)
+			}), ":\n"+name+":", "switched off")
 		})
 	}
 }

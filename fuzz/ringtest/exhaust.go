@@ -23,7 +23,8 @@ func Exhaust(t testing.TB, n New, o Options) {
 	}
 	if o.Payloads == nil {
 		half := o.Size/2 - ringrules.HeaderSize
-		o.Payloads = []int{1, max(half, 1), max(half+1, 1), max(o.Size-ringrules.HeaderSize, 1)} // two fit, two just don't, all
+		// two fit, two just don't, all
+		o.Payloads = []int{1, max(half, 1), max(half+1, 1), max(o.Size-ringrules.HeaderSize, 1)}
 	}
 	p := mustPlan(t, n, o)
 	if n(o.Size, 0) == nil {
@@ -33,5 +34,6 @@ func Exhaust(t testing.TB, n New, o Options) {
 	if failure != nil {
 		harness.Report(t, "ringtest", fmt.Sprintf("%d histories", histories), failure, nil)
 	}
-	t.Logf("ringtest: all %d histories of up to %d operations out of %d, on %d bytes", histories, o.Depth, choices, o.Size)
+	t.Logf("ringtest: all %d histories of up to %d operations out of %d, on %d bytes", histories, o.Depth, choices,
+		o.Size)
 }

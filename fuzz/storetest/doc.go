@@ -1,6 +1,6 @@
-// Package storetest tests stores of objects by key, of any make: that what somebody may still
-// need stays with its bytes, that no handle leads to the bytes of another object, that counts
-// are right, and that nothing stays once everything has ended.
+// Package storetest tests stores of objects by key, of any implementation: an object that a request or
+// reader may still need keeps its bytes, no handle leads to the bytes of another object, counts
+// are right, and all room is free once everything has ended.
 //
 // Put your store behind [Store], and behind those of the small interfaces [Requester],
 // [Evicter], [Clearer], [Fencer], [Resetter], [Adopter], [Freer], [Toucher] and [Checker] that it has
@@ -13,6 +13,6 @@
 // A failure shows which invariant is broken, and the fewest operations that break it, as lines
 // of the agent's protocol (docs/agent.md).
 //
-// A store may place objects as it likes, and evict any that nobody needs. With [Options].Release it
+// A store may place objects as it likes, and evict any that is not needed. With [Options].Release it
 // has to do exactly what vLLM's own store does.
 package storetest

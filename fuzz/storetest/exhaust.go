@@ -66,7 +66,8 @@ type exhaustion struct {
 }
 
 func newExhaustion(p *plan) (*exhaustion, error) {
-	e := &exhaustion{config: Config{Size: 256, MaxObject: 256, Readers: 1, Secret: make([]byte, 32)}, generation: p.Release}
+	e := &exhaustion{config: Config{Size: 256, MaxObject: 256, Readers: 1, Secret: make([]byte, 32)},
+		generation: p.Release}
 	if p.Release != "" {
 		e.half, e.whole = 91, 218 // with 37 bytes more, two of the first and one of the second fill the ring
 	} else {
@@ -89,7 +90,8 @@ func newExhaustion(p *plan) (*exhaustion, error) {
 	_, adopts := s.(Adopter)
 	_, touches := s.(Toucher)
 	e.can = map[string]bool{
-		"requests": requests && p.Release == "", "evict": evicts, "free_unused": frees, "clear": clears, "fence": fences, "reset_readers": resets,
+		"requests": requests && p.Release == "", "evict": evicts, "free_unused": frees, "clear": clears,
+		"fence": fences, "reset_readers": resets,
 		"adopt": adopts, "touch": touches && p.Release != "",
 	}
 	return e, s.Close()
@@ -99,7 +101,8 @@ func newExhaustion(p *plan) (*exhaustion, error) {
 func (e *exhaustion) history(c *fuzz.Choices, length int) []fuzz.Op {
 	h := &history{e: e}
 	create := map[string]any{
-		"size": e.config.Size, "max_object": e.config.MaxObject, "readers": 1, "secret": hex.EncodeToString(e.config.Secret), "name": "s",
+		"size": e.config.Size, "max_object": e.config.MaxObject, "readers": 1,
+		"secret": hex.EncodeToString(e.config.Secret), "name": "s",
 	}
 	open := map[string]any{"size": e.config.Size, "readers": 1, "name": "s", "lock": "lock"}
 	if e.generation != "" {
@@ -132,7 +135,8 @@ func (h *history) add(name, store string, args map[string]any) {
 }
 
 func (h *history) put(key string, n int, request string) {
-	args := map[string]any{"key": key, "value": map[string]any{"type": "pickle", "hex": hex.EncodeToString(filled(len(h.ops), n))}}
+	args := map[string]any{"key": key, "value": map[string]any{"type": "pickle",
+		"hex": hex.EncodeToString(filled(len(h.ops), n))}}
 	h.give("store.put", args, request)
 }
 
@@ -171,7 +175,9 @@ func (h *history) steps() []func() {
 	if n := len(h.handles); n > 0 {
 		out = append(out, func() { h.use("store.get", h.handles[n-1]) })
 		if e.can["touch"] {
-			out = append(out, func() { h.use("store.touch", h.handles[n-1]) }, onA("store.touch"), plain("store.release_touches"))
+			out = append(out, func() {
+				h.use("store.touch", h.handles[n-1])
+			}, onA("store.touch"), plain("store.release_touches"))
 		}
 		if n > 1 {
 			out = append(out, func() { h.use("store.get", h.handles[0]) })
@@ -212,6 +218,8 @@ func (h *history) requestSteps() []func() {
 	}
 	return []func(){
 		end("store.commit"), end("store.rollback"),
-		func() { h.put("a", h.e.half, h.request) }, func() { h.give("store.lookup", map[string]any{"key": "a"}, h.request) },
+		func() {
+			h.put("a", h.e.half, h.request)
+		}, func() { h.give("store.lookup", map[string]any{"key": "a"}, h.request) },
 	}
 }

@@ -42,7 +42,7 @@ func Invariants() []fuzz.Invariant[Step] {
 		},
 		{
 			Name: "forged-noticed", Holds: forgedNoticed,
-			Why: "A handle that was never given out, or was altered, must not show an object to whoever made it up.",
+			Why: "A handle that was never given out, or was altered, must not give access to an object.",
 		},
 		{
 			Name: "keys-unique", Holds: keysUnique,
@@ -50,7 +50,7 @@ func Invariants() []fuzz.Invariant[Step] {
 		},
 		{
 			Name: "refused-changes-nothing", Holds: refusedChangesNothing,
-			Why: "The caller of a refused operation goes on as if it had never been: a key or a use that it leaves is nobody's.",
+			Why: "The caller of a refused operation goes on as if it had never been: a key or a use that it leaves would stay for ever.",
 		},
 		{
 			Name: "counts", Holds: countsRight,
@@ -58,15 +58,15 @@ func Invariants() []fuzz.Invariant[Step] {
 		},
 		{
 			Name: "full-needs-a-reason", Holds: fullNeedsAReason,
-			Why: "A store that is full of what nobody needs is no cache any more: every image goes another way.",
+			Why: "A store that stays full of objects that are not needed is no cache: every image is sent inline.",
 		},
 		{
 			Name: "free-can-go", Holds: freeCanGo,
-			Why: "An object that nobody needs, and that can't be evicted, takes its room for ever.",
+			Why: "An object that is not needed and can't be evicted occupies its room for ever.",
 		},
 		{
 			Name: "adopted", Holds: adopted,
-			Why: "What was stored before a crash is there afterwards or is reported as dropped, or nobody can trust the segment.",
+			Why: "What was stored before a crash is there afterwards or is reported as dropped; else the segment can't be trusted.",
 		},
 		{
 			Name: nothingStays, Holds: nothingStaysAtEnd,
@@ -222,7 +222,7 @@ func keysUnique(s Step) error {
 	return nil
 }
 
-// refusedChangesNothing: a put that finds no room may have evicted what nobody needs.
+// refusedChangesNothing: a put that finds no room may have evicted objects that are not needed.
 func refusedChangesNothing(s Step) error {
 	if s.ok() || s.Reply.Kind == skipped || !s.open {
 		return nil
@@ -233,7 +233,8 @@ func refusedChangesNothing(s Step) error {
 		case was == nil || placeOf(was.Handle) != placeOf(o.Handle):
 			return fmt.Errorf("%s was refused (%s), and %q is there now", s.Op.Name, s.Reply.Kind, o.Key)
 		case was.Uses != o.Uses || was.Reads != o.Reads:
-			return fmt.Errorf("%s was refused (%s), and %q has %d uses and %d reads, before %d and %d", s.Op.Name, s.Reply.Kind, o.Key, o.Uses, o.Reads, was.Uses, was.Reads)
+			return fmt.Errorf("%s was refused (%s), and %q has %d uses and %d reads, before %d and %d", s.Op.Name,
+				s.Reply.Kind, o.Key, o.Uses, o.Reads, was.Uses, was.Reads)
 		}
 	}
 	if s.Op.Name != "store.put" && len(s.Before.Objects) != len(s.After.Objects) {
@@ -255,7 +256,8 @@ func idsNeverReused(s Step) error {
 
 func fullNeedsAReason(s Step) error {
 	value, isPut := valueOf(s.Op)
-	if s.Op.Name != "store.put" || !isPut || s.Reply.Kind != "full" && s.Reply.Kind != "too_large" || len(value) > s.largest {
+	if s.Op.Name != "store.put" || !isPut || s.Reply.Kind != "full" && s.Reply.Kind != "too_large" ||
+		len(value) > s.largest {
 		return nil
 	}
 	if s.Reply.Kind == "too_large" {
@@ -266,7 +268,8 @@ func fullNeedsAReason(s Step) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no room for %d bytes, and nobody needs what is there; %d bytes fit into an empty store", len(value), s.largest)
+	return fmt.Errorf("no room for %d bytes, and no object there is needed; %d bytes fit into an empty store",
+		len(value), s.largest)
 }
 
 func freeCanGo(s Step) error {
@@ -279,7 +282,7 @@ func freeCanGo(s Step) error {
 	case evicted && s.After.find(key) != nil:
 		return fmt.Errorf("%q was evicted, and is there", key)
 	case !evicted && o != nil && s.w.free(o):
-		return fmt.Errorf("%q stays, and nobody needs it", key)
+		return fmt.Errorf("%q stays, and is not needed", key)
 	}
 	return nil
 }

@@ -63,7 +63,8 @@ func newPlan(n New, o Options) (*plan, error) {
 }
 
 func (p *plan) generator() fuzz.Generator {
-	g := generate.StoreOptions{Policy: "pool", Segment: "s", Lock: "lock", BytesOnly: true, Unlimited: true, NoCrash: true}
+	g := generate.StoreOptions{Policy: "pool", Segment: "s", Lock: "lock", BytesOnly: true, Unlimited: true,
+		NoCrash: true}
 	if s, err := p.new(Config{Size: 1024, MaxObject: 512, Readers: 1, Secret: make([]byte, 32)}); err == nil {
 		_, adopts := s.(Adopter)
 		g.NoCrash = !adopts
@@ -77,8 +78,10 @@ func (p *plan) generator() fuzz.Generator {
 
 // operations are those that sequences contain.
 var operations = []string{
-	"store.create", "store.open", "store.put", "store.lookup", "store.get", "store.touch", "store.release_touches", "store.begin",
-	"store.commit", "store.rollback", "store.finish", "store.abort", "store.evict", "store.free_unused", "store.clear", "store.fence",
+	"store.create", "store.open", "store.put", "store.lookup", "store.get", "store.touch", "store.release_touches",
+	"store.begin",
+	"store.commit", "store.rollback", "store.finish", "store.abort", "store.evict", "store.free_unused",
+	"store.clear", "store.fence",
 	"store.reset_readers", "store.adopt", "store.state", "store.close",
 }
 

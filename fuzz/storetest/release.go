@@ -12,7 +12,7 @@ import (
 // operations performed.
 func (p *plan) testRelease(s *system, ops []fuzz.Op, done *[]fuzz.Op) *fuzz.Failure {
 	release := p.release
-	release.PhantomStart = false // a defect of the ring, which nobody should repeat
+	release.PhantomStart = false // a defect of the ring, which is not to be repeated
 	m := model.NewStore(release, model.StoreOptions{RefuseStaleTouch: true})
 	replies := map[int]fuzz.Reply{}
 	for _, op := range ops {
@@ -105,7 +105,8 @@ func (s *system) sameState(m *model.Store, op fuzz.Op) error {
 		}
 		want, got = fmt.Sprint(uses[id], reads[id]), fmt.Sprint(o.Uses, o.Reads)
 		if o.Uses >= 0 && want != got {
-			return fmt.Errorf("after %s %q has uses and reads %s in vLLM, and %s in the store", op.Name, o.Key, want, got)
+			return fmt.Errorf("after %s %q has uses and reads %s in vLLM, and %s in the store", op.Name, o.Key, want,
+				got)
 		}
 	}
 	return nil

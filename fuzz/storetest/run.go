@@ -109,7 +109,7 @@ func (t *trial) end() *fuzz.Failure {
 	}
 	for o := range t.world.all() {
 		if !t.world.free(o) {
-			return nil // somebody may still come
+			return nil // a reader may still hold or get the object
 		}
 	}
 	return rules.Broken(t.invariants, Step{w: t.world, end: t.empty}, unknown)

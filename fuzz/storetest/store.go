@@ -70,7 +70,7 @@ type Evicter interface {
 	Evict(key string) (bool, error)
 }
 
-// Freer is a store that drops what nobody needs when asked.
+// Freer is a store that drops objects that are not needed, when asked.
 type Freer interface{ FreeUnused() error }
 
 // Clearer is a store that can be emptied. It may refuse that while something is open.
@@ -80,8 +80,8 @@ type Clearer interface{ Clear() error }
 // was given out before and belongs to no request that is open.
 type Fencer interface{ Fence() error }
 
-// Resetter is a store that accepts the caller's word that all readers are new ones. Requests that were committed
-// have ended.
+// Resetter is a store that accepts the caller's word that all readers are new ones. Requests that were
+// committed have ended.
 type Resetter interface{ ResetReaders() error }
 
 // Adopter is a store that outlives its writer.

@@ -22,9 +22,12 @@ func TestEveryHistory(t *testing.T) { storetest.Exhaust(t, newTiny(""), storetes
 
 // TestExhaustFindsBugs: those that need no long history, with no luck involved.
 func TestExhaustFindsBugs(t *testing.T) {
-	for _, bug := range []string{"a lookup of what waits is not counted", "a key twice", "a stale handle is served", "an aborted request holds nothing", "ids restart on clear"} {
+	for _, bug := range []string{"a lookup of what waits is not counted", "a key twice", "a stale handle is served",
+		"an aborted request holds nothing", "ids restart on clear"} {
 		t.Run(bug, func(t *testing.T) {
-			report := harnesstest.FailureOf(t, func(t testing.TB) { storetest.Exhaust(t, newTiny(bug), storetest.Options{Depth: 5}) })
+			report := harnesstest.FailureOf(t, func(t testing.TB) {
+				storetest.Exhaust(t, newTiny(bug), storetest.Options{Depth: 5})
+			})
 			require.NotEmpty(t, report)
 			require.NotContains(t, report, "seed", "none made it")
 			t.Log(report)
@@ -58,7 +61,9 @@ func TestPlantedBugs(t *testing.T) {
 			require.Contains(t, invariants, f.Invariant, f)
 			require.LessOrEqual(t, len(f.Ops), 12, f)
 			t.Logf("%s, after %v:\n%v", bug, time.Since(begin).Round(time.Millisecond), f)
-			again := harnesstest.FailureOf(t, func(t testing.TB) { storetest.Replay(t, newTiny(bug), storetest.Options{}, fuzz.Format(f.Ops)) })
+			again := harnesstest.FailureOf(t, func(t testing.TB) {
+				storetest.Replay(t, newTiny(bug), storetest.Options{}, fuzz.Format(f.Ops))
+			})
 			require.Contains(t, again, "storetest: "+f.Invariant+":", "what is printed shows it again")
 		})
 	}
@@ -66,8 +71,12 @@ func TestPlantedBugs(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for what, check := range map[string]func(t testing.TB){
-		`no invariant "overlap"`: func(t testing.TB) { storetest.Check(t, newTiny(""), storetest.Options{Without: []string{"overlap"}}) },
-		"no release of vLLM":     func(t testing.TB) { storetest.Exhaust(t, newTiny(""), storetest.Options{Release: "1.0"}) },
+		`no invariant "overlap"`: func(t testing.TB) {
+			storetest.Check(t, newTiny(""), storetest.Options{Without: []string{"overlap"}})
+		},
+		"no release of vLLM": func(t testing.TB) {
+			storetest.Exhaust(t, newTiny(""), storetest.Options{Release: "1.0"})
+		},
 		"ring.new is none of the operations": func(t testing.TB) {
 			storetest.Replay(t, newTiny(""), storetest.Options{}, `{"op":"ring.new"}`)
 		},
@@ -76,5 +85,7 @@ func TestOptions(t *testing.T) {
 		t.Run(what, func(t *testing.T) { require.Contains(t, harnesstest.FailureOf(t, check), what) })
 	}
 	o := storetest.Options{Without: []string{"nothing-stays", "free-can-go", "full-needs-a-reason"}, Ops: 3000}
-	require.Empty(t, harnesstest.FailureOf(t, func(t testing.TB) { storetest.Check(t, newTiny("a rollback leaves the lease"), o) }), "left out")
+	require.Empty(t, harnesstest.FailureOf(t, func(t testing.TB) {
+		storetest.Check(t, newTiny("a rollback leaves the lease"), o)
+	}), "left out")
 }

@@ -94,7 +94,8 @@ func (s *system) create(op fuzz.Op) (map[string]any, error) {
 	if s.store != nil {
 		return nil, errors.New("there is a store")
 	}
-	c := Config{Size: number(op.Args["size"]), MaxObject: number(op.Args["max_object"]), Readers: number(op.Args["readers"])}
+	c := Config{Size: number(op.Args["size"]), MaxObject: number(op.Args["max_object"]),
+		Readers: number(op.Args["readers"])}
 	if c.Size < 1 || c.MaxObject < 1 || c.Readers < 1 { // when the sequence is minimized
 		return nil, errSkipped
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/ringcache/ringcache/fuzz/storetest"
 )
 
-// tiny is a store as somebody else might write it: a list of objects over a []byte, in the order
-// of their places, of which the first that nobody needs go when room is needed. Its bugs are
+// tiny is a store as another author might write it: a list of objects over a []byte, in the order
+// of their places, of which the first that are not needed are evicted for room. Its bugs are
 // switched on by name.
 type tiny struct {
 	bug      string
@@ -34,7 +34,8 @@ type item struct {
 
 func newTiny(bug string) storetest.New {
 	return func(c storetest.Config) (storetest.Store, error) {
-		return &tiny{bug: bug, memory: make([]byte, c.Size), max: c.MaxObject, readers: c.Readers, requests: map[string]*lease{}}, nil
+		return &tiny{bug: bug, memory: make([]byte, c.Size), max: c.MaxObject, readers: c.Readers,
+			requests: map[string]*lease{}}, nil
 	}
 }
 
@@ -157,7 +158,8 @@ func (s *tiny) State() (storetest.State, error) {
 	var out storetest.State
 	for _, o := range s.objects {
 		out.Objects = append(out.Objects, storetest.Object{
-			Key: o.key, Handle: s.handle(o), Value: s.memory[min(o.at, len(s.memory)):min(o.at+o.size, len(s.memory))], Uses: o.uses, Reads: o.reads,
+			Key: o.key, Handle: s.handle(o), Value: s.memory[min(o.at, len(s.memory)):min(o.at+o.size,
+				len(s.memory))], Uses: o.uses, Reads: o.reads,
 		})
 	}
 	return out, nil

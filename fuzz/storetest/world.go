@@ -15,8 +15,8 @@ type world struct {
 	objects map[place]*object // all that ever were, by their handles
 	ids     map[uint64]*object
 	live    map[string]*object // under their keys, as far as the store may still have them
-	// cleared are those that clear took the keys of while somebody needed them: the store may
-	// keep them as long.
+	// cleared are objects that a clear removed from the keys while a request or reader needed them:
+	// the store may keep them until then.
 	cleared  map[*object]bool
 	requests map[string]*request
 }
@@ -30,7 +30,7 @@ type object struct {
 	handle Handle
 
 	uses, reads int
-	// off are the reads that are missing and never come, since the last time that nobody needed
+	// off are the reads that are missing and never come, since the last time that no request needed
 	// the object. overread: a reader got it more often than it had to, so the counts can't
 	// show any more who is missing.
 	off      int
@@ -46,7 +46,8 @@ type request struct {
 
 func newWorld(readers int, rereads bool) *world {
 	return &world{
-		readers: readers, rereads: rereads, objects: map[place]*object{}, ids: map[uint64]*object{}, live: map[string]*object{},
+		readers: readers, rereads: rereads, objects: map[place]*object{}, ids: map[uint64]*object{},
+		live:    map[string]*object{},
 		cleared: map[*object]bool{}, requests: map[string]*request{},
 	}
 }
@@ -74,7 +75,7 @@ func (w *world) needs(o *object) bool {
 	return o.leases > 0 || o.waits && (w.rereads || !o.overread && o.reads < w.needed(o))
 }
 
-// free reports whether nobody can need an object.
+// free reports whether no request or reader can need an object.
 func (w *world) free(o *object) bool {
 	return o.leases == 0 && (!o.waits || !w.rereads && !o.overread && o.reads >= w.needed(o))
 }

@@ -56,8 +56,8 @@ type sequence struct {
 	err           error // the lead or the follower broke
 }
 
-// Run compares until there is a difference, or until enough was compared. The error is that of a system that can't
-// be started, or of ctx.
+// Run compares until there is a difference, or until enough was compared. The error is that of a system that
+// can't be started, or of ctx.
 func (d Differential) Run(ctx context.Context) (Result, error) {
 	if d.Ops == 0 {
 		d.Ops = 10000
@@ -319,14 +319,16 @@ func (d Differential) failure(s *sequence) *fuzz.Failure {
 			_, who = d.names()
 		}
 		ops := s.resolved[:min(answered+1, len(s.resolved))]
-		return &fuzz.Failure{Invariant: "broken", Err: fmt.Errorf("%s broke at the last of these operations: %w", who, s.err), Ops: ops}
+		return &fuzz.Failure{Invariant: "broken",
+			Err: fmt.Errorf("%s broke at the last of these operations: %w", who, s.err), Ops: ops}
 	}
 	if difference, _, _ := d.Case.difference(s.resolved, s.want, s.got); difference != nil {
 		// With these words in its name, a shorter sequence that shows another difference is not taken
 		// for this one.
 		name := fmt.Sprintf("difference in %s (%s)", difference.Op.Name, difference.What)
 		lead, follower := d.names()
-		return &fuzz.Failure{Invariant: name, Err: &shown{difference, lead, follower}, Ops: s.resolved[:difference.Index+1]}
+		return &fuzz.Failure{Invariant: name, Err: &shown{difference, lead, follower},
+			Ops: s.resolved[:difference.Index+1]}
 	}
 	return nil
 }
@@ -343,7 +345,8 @@ type shown struct {
 
 func (d *shown) Error() string {
 	width := max(len(d.lead), len(d.follower)) + 1
-	return fmt.Sprintf("operation %d\n  %-*s %s\n  %-*s %s", d.Index, width, d.lead+":", d.Want, width, d.follower+":", d.Got)
+	return fmt.Sprintf("operation %d\n  %-*s %s\n  %-*s %s", d.Index, width, d.lead+":", d.Want, width,
+		d.follower+":", d.Got)
 }
 
 func (d *shown) Unwrap() error { return d.Difference }

@@ -20,7 +20,8 @@ import (
 var long = flag.Bool("long", false, "more operations with each release, and every planted bug")
 
 // releases are one of each wire generation and of each rule of the caches.
-var releases = []string{"0.11.2", "0.12.0", "0.13.0", "0.16.0", "0.24.0", "0.28.0", "0.29.0", "0.31.0", "0.32.0", "0.33.0"}
+var releases = []string{"0.11.2", "0.12.0", "0.13.0", "0.16.0", "0.24.0", "0.28.0", "0.29.0", "0.31.0", "0.32.0",
+	"0.33.0"}
 
 // differential compares this module with the model of a family.
 func differential(t testing.TB, family, version string) system.Differential {
@@ -71,8 +72,8 @@ func (w wrong) Do(ops []fuzz.Op) ([]fuzz.Reply, error) {
 	return replies, err
 }
 
-// TestPlantedBugs: each is found, and the sequence that shows it is as short as can be. Without -long there is one of
-// each family.
+// TestPlantedBugs: each is found, and the sequence that shows it is as short as can be. Without -long there
+// is one of each family.
 func TestPlantedBugs(t *testing.T) {
 	for _, tt := range []struct {
 		name, family string
@@ -102,7 +103,8 @@ func TestPlantedBugs(t *testing.T) {
 			}
 		}, "store.lookup", 3, false},
 		{"a count that is lost", "store", func(op fuzz.Op, r *fuzz.Reply) {
-			if counts, ok := r.Fields["writer_flag"].(map[string]any); ok && op.Name == "store.state" && len(counts) > 0 {
+			if counts, ok := r.Fields["writer_flag"].(map[string]any); ok && op.Name == "store.state" &&
+				len(counts) > 0 {
 				clear(counts)
 			}
 		}, "store.state", 3, true},
@@ -177,7 +179,8 @@ func TestSegmentsAreRemoved(t *testing.T) {
 	d.Family.Generate = func(system.Case) fuzz.Generator {
 		return func(*fuzz.Choices, int) []fuzz.Op {
 			return []fuzz.Op{
-				{Name: "store.create", Args: map[string]any{"store": "w", "size": 1000, "max_object": 500, "readers": 1, "lock": "l"}},
+				{Name: "store.create", Args: map[string]any{"store": "w", "size": 1000, "max_object": 500,
+					"readers": 1, "lock": "l"}},
 				newRing(), alloc(77),
 			}
 		}

@@ -42,7 +42,8 @@ func start(ctx context.Context, o ProcessOptions, command []string) (*process, e
 	}
 	p := &process{
 		cmd: exec.CommandContext(ctx, command[0], command[1:]...), limit: o.Limit,
-		stderr: tail.New(stderrTail), lines: make(chan []byte, 1024), closing: make(chan struct{}), ended: make(chan struct{}),
+		stderr: tail.New(stderrTail), lines: make(chan []byte, 1024), closing: make(chan struct{}),
+		ended: make(chan struct{}),
 	}
 	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr = o.Env, o.Dir, p.stderr
 	p.cmd.Cancel = func() error { return killTree(p.cmd.Process) }
@@ -71,7 +72,7 @@ type process struct {
 	stderr *tail.Buffer
 
 	lines   chan []byte   // that it wrote, until its output ends
-	closing chan struct{} // closed when nobody receives from lines any more
+	closing chan struct{} // closed when no goroutine receives from lines any more
 	ended   chan struct{} // closed when the process was waited for
 	err     error         // how it ended; valid after ended
 	broken  *BrokenError

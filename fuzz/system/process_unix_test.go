@@ -26,12 +26,13 @@ func TestHangOfAPipeline(t *testing.T) {
 	go func() {
 		f, err := os.Open(alive)
 		if err == nil {
-			_, err = io.Copy(io.Discard, f) // until nobody has the other end
+			_, err = io.Copy(io.Discard, f) // until no process has the other end
 			_ = f.Close()
 		}
 		ended <- err
 	}()
-	p, err := system.Start(t.Context(), system.ProcessOptions{Limit: time.Second}, "sh", "-c", "sleep 1000 3>"+alive+" | cat")
+	p, err := system.Start(t.Context(), system.ProcessOptions{Limit: time.Second}, "sh", "-c",
+		"sleep 1000 3>"+alive+" | cat")
 	require.NoError(t, err)
 	var ops []fuzz.Op
 	for range 1000 {

@@ -24,7 +24,8 @@ func FamilyOf(op fuzz.Op) (Family, error) {
 
 // Replay performs operations on both systems, and calls show for each: what names a difference,
 // and is empty if there is none. After the systems part by right it is always empty.
-func (d Differential) Replay(ctx context.Context, ops []fuzz.Op, show func(op fuzz.Op, want, got fuzz.Reply, what string)) (err error) {
+func (d Differential) Replay(ctx context.Context, ops []fuzz.Op,
+	show func(op fuzz.Op, want, got fuzz.Reply, what string)) (err error) {
 	leadName, followerName := d.names()
 	lead, follower := &restarting{start: d.Lead}, &restarting{start: d.Follower}
 	defer func() { err = errors.Join(err, lead.Close(), follower.Close()) }()

@@ -212,7 +212,8 @@ func (r *remoteRing) do(verb string, args map[string]any) fuzz.Reply {
 func (r *remoteRing) look() {
 	replies := r.send(r.op("state", nil), r.op("peek", map[string]any{"offset": 0, "length": len(r.memory)}))
 	state, peek := r.performed("ring.state", replies[0]), r.performed("ring.peek", replies[1])
-	r.state = ringrules.State{IDStart: id("ring.state", "id_start", state["id_start"]), IDEnd: id("ring.state", "id_end", state["id_end"])}
+	r.state = ringrules.State{IDStart: id("ring.state", "id_start", state["id_start"]),
+		IDEnd: id("ring.state", "id_end", state["id_end"])}
 	start, _ := state["start"].(int64) // where a ring has none, it stays 0
 	end, _ := state["end"].(int64)
 	r.state.Start, r.state.End = uint64(start), uint64(end)
@@ -231,7 +232,8 @@ func (r *remoteRing) look() {
 	text, _ := peek["hex"].(string)
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(r.memory) {
-		panic(broken("ring.peek", fmt.Errorf("%d bytes were asked for, and %d came as hex (%w)", len(r.memory), len(b), err)))
+		panic(broken("ring.peek", fmt.Errorf("%d bytes were asked for, and %d came as hex (%w)", len(r.memory),
+			len(b), err)))
 	}
 	copy(r.memory, b)
 }
@@ -248,7 +250,8 @@ func (r *remoteRing) performed(op string, reply fuzz.Reply) map[string]any {
 func number(op, field string, v any, most int64) int64 {
 	n, ok := v.(int64)
 	if !ok || n < 0 || n > most {
-		panic(broken(op, fmt.Errorf("the field %q is %s: answer a whole number from 0 to %d, without a point", field, asWritten(v), most)))
+		panic(broken(op, fmt.Errorf("the field %q is %s: answer a whole number from 0 to %d, without a point", field,
+			asWritten(v), most)))
 	}
 	return n
 }
@@ -279,7 +282,8 @@ func (r *remoteRing) Alloc(size int) (address uint64, chunk uint32, err error) {
 		r.look()
 		return 0, 0, errors.New(reply.String())
 	}
-	address, chunk = uint64(number("ring.alloc", "address", reply.Fields["address"], math.MaxInt64)), id("ring.alloc", "id", reply.Fields["id"])
+	address, chunk = uint64(number("ring.alloc", "address", reply.Fields["address"], math.MaxInt64)),
+		id("ring.alloc", "id", reply.Fields["id"])
 	r.m.allocated++
 	r.sizes[chunk] = size
 	r.look()
@@ -318,7 +322,8 @@ func (r *remoteRing) Publish(id uint32) {
 	if end > len(r.memory) {
 		return // another address than Alloc's: live reports it, too
 	}
-	r.performed("ring.fill", r.do("fill", map[string]any{"offset": begin, "hex": hex.EncodeToString(r.memory[begin:end])}))
+	r.performed("ring.fill", r.do("fill", map[string]any{"offset": begin,
+		"hex": hex.EncodeToString(r.memory[begin:end])}))
 	r.look()
 }
 

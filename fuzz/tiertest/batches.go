@@ -35,7 +35,8 @@ func batches(b *bed) {
 	objects := []tier.Object{object("a", 10), object("b", 2000), object("c", 0)}
 	b.put(objects[0], objects[2])
 	b.put(objects[1])
-	gets := []tier.Get{{Key: key("x")}, {Key: key("b")}, {Key: key("")}, {Key: key("a")}, {Key: key("y")}, {Key: key("b")}, {Key: key("c")}}
+	gets := []tier.Get{{Key: key("x")}, {Key: key("b")}, {Key: key("")}, {Key: key("a")}, {Key: key("y")},
+		{Key: key("b")}, {Key: key("c")}}
 	want := []int{-1, 1, -2, 0, -1, 1, 2}
 	keys := make([]tier.Key, len(gets))
 	for i, g := range gets {

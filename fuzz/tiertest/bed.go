@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -45,7 +46,8 @@ func (b *bed) take(l tier.Level) {
 	})
 }
 
-// openLimited opens a level of the options' capacity, and returns the size of objects of which a dozen have room.
+// openLimited opens a level of the options' capacity, and returns the size of objects of which a dozen have
+// room.
 func (b *bed) openLimited() (unit int64) {
 	b.Helper()
 	b.open(b.o.Capacity)
@@ -62,8 +64,9 @@ func child(name, parent string, size int64) tier.Object {
 	return o
 }
 
-// content returns the bytes of an object, which differ between keys, between sizes, and between places: a block of
-// random bytes again and again, with a count in it. It is made by copying, since tests make much of it.
+// content returns the bytes of an object, which differ between keys, between sizes, and between places: a
+// block of random bytes again and again, with a count in it. It is made by copying, since tests make much of
+// it.
 func content(k tier.Key, size int64) []byte {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, k.Space+"\x00"+k.Name)
@@ -154,18 +157,24 @@ func differ(got, want []byte) string {
 	return "none differs"
 }
 
-// described compares descriptions.
-func described(got, want tier.Object) error {
-	same := got.Key == want.Key && got.Size == want.Size && got.Parent == want.Parent && got.Tenant == want.Tenant &&
-		got.Cost == want.Cost && bytes.Equal(got.Note, want.Note)
-	if same {
-		return nil
-	}
-	return fmt.Errorf("object %s is described as %s, and was put as %s", show(want.Key), describe(got), describe(want))
-}
+var objectFields = reflect.VisibleFields(reflect.TypeFor[tier.Object]())
 
-func describe(o tier.Object) string {
-	return fmt.Sprintf("{%.60q %.60q size %d parent %.60q tenant %.60q cost %v note of %d bytes %.20q}", o.Space, o.Name, o.Size, o.Parent, o.Tenant, o.Cost, len(o.Note), o.Note)
+// described compares descriptions, of which every field counts. A note of no bytes is none.
+func described(got, want tier.Object) error {
+	for _, f := range objectFields {
+		if f.Anonymous {
+			continue // its fields are in the list, too
+		}
+		g, w := reflect.ValueOf(got).FieldByIndex(f.Index), reflect.ValueOf(want).FieldByIndex(f.Index)
+		same := reflect.DeepEqual(g.Interface(), w.Interface())
+		if f.Type.Kind() == reflect.Slice {
+			same = bytes.Equal(g.Bytes(), w.Bytes())
+		}
+		if !same {
+			return fmt.Errorf("object %s has the %s %.60v, and was put with %.60v", show(want.Key), f.Name, g, w)
+		}
+	}
+	return nil
 }
 
 // get expects objects to be there, and whole, in one batch.

@@ -2,6 +2,7 @@ package tiertest
 
 import (
 	"bytes"
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +28,30 @@ func TestContentDiffers(t *testing.T) {
 	}
 	require.Len(t, content(key("a"), 0), 0)
 	require.Len(t, content(key("a"), 1), 1)
+}
+
+// TestEveryFieldIsCompared, also one that tier.Object gets later.
+func TestEveryFieldIsCompared(t *testing.T) {
+	o := child("a", "b", 1)
+	require.NoError(t, described(o, o))
+	empty := o
+	empty.Note = []byte{}
+	require.NoError(t, described(empty, o), "a note of no bytes is none")
+	for _, f := range objectFields {
+		if f.Anonymous {
+			continue // its fields are in the list, too
+		}
+		other := o
+		switch v := reflect.ValueOf(&other).Elem().FieldByIndex(f.Index); v.Kind() {
+		case reflect.String:
+			v.SetString("another")
+		case reflect.Int64:
+			v.SetInt(7)
+		case reflect.Slice:
+			v.SetBytes([]byte{7})
+		default:
+			t.Fatalf("a value for the field %s is missing here", f.Name)
+		}
+		require.ErrorContains(t, described(other, o), "has the "+f.Name)
+	}
 }

@@ -221,7 +221,7 @@ type brokenLease struct {
 	abort     func(keys []tier.Key) []error
 	setUntil  func(until time.Time) error
 	expire    func()
-	shrink    func() bool
+	some      func() bool
 	release   func()
 	state     func() tier.LeaseState
 	summary   func() tier.LeaseSummary
@@ -242,11 +242,11 @@ func (l *brokenLease) Expire() {
 	l.Lease.Expire()
 }
 
-func (l *brokenLease) Shrink() bool {
-	if l.shrink != nil {
-		return l.shrink()
+func (l *brokenLease) ReleaseSome() bool {
+	if l.some != nil {
+		return l.some()
 	}
-	return l.Lease.Shrink()
+	return l.Lease.ReleaseSome()
 }
 
 func (l *brokenLease) Summary() tier.LeaseSummary {

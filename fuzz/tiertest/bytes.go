@@ -39,7 +39,8 @@ func roundTrip(b *bed) {
 		}
 	}
 	neither, both := object("neither", 0), object("both", 100)
-	puts := []tier.Put{{Object: neither}, {Object: both, Bytes: make([]byte, 7), From: bytes.NewReader(content(both.Key, 100))}}
+	puts := []tier.Put{{Object: neither}, {Object: both, Bytes: make([]byte, 7),
+		From: bytes.NewReader(content(both.Key, 100))}}
 	b.l.Put(background, puts)
 	b.is("Put of an empty object with neither bytes nor stream", puts[0].Err, nil)
 	b.is("Put with a stream and other bytes", puts[1].Err, nil)
@@ -48,7 +49,9 @@ func roundTrip(b *bed) {
 	for _, o := range all {
 		var to bytes.Buffer
 		into := make([]byte, o.Size)
-		gets := []tier.Get{{Key: o.Key, To: &to}, {Key: o.Key, Into: func(tier.Object) ([]byte, error) { return into, nil }}}
+		gets := []tier.Get{{Key: o.Key, To: &to}, {Key: o.Key, Into: func(tier.Object) ([]byte, error) {
+			return into, nil
+		}}}
 		b.l.Get(background, gets)
 		for i, got := range [][]byte{to.Bytes(), into} {
 			b.is("Get of "+show(o.Key), gets[i].Err, nil)
@@ -123,8 +126,10 @@ func streamsIn(b *bed) {
 		{"one byte long", bytes.NewReader(make([]byte, size+1)), fs.ErrInvalid},
 		{"twice as long", bytes.NewReader(make([]byte, 2*size)), fs.ErrInvalid},
 		{"broken at once", iotest.ErrReader(errStream), errStream},
-		{"broken in the middle", io.MultiReader(bytes.NewReader(make([]byte, size/2)), iotest.ErrReader(errStream)), errStream},
-		{"broken one byte before the end", io.MultiReader(bytes.NewReader(make([]byte, size-1)), iotest.ErrReader(errStream)), errStream},
+		{"broken in the middle", io.MultiReader(bytes.NewReader(make([]byte, size/2)), iotest.ErrReader(errStream)),
+			errStream},
+		{"broken one byte before the end", io.MultiReader(bytes.NewReader(make([]byte, size-1)),
+			iotest.ErrReader(errStream)), errStream},
 	} {
 		bad := object(c.name, size)
 		puts := []tier.Put{putOf(good[0]), {Object: bad, From: c.from}, putOf(good[1])}
@@ -242,7 +247,8 @@ func into(b *bed) {
 		if o.Size > 0 && &gets[0].Bytes[0] != &place[0] {
 			b.Fatalf("Get with Into returns other memory than that of Into")
 		}
-		if !bytes.Equal(memory[:guard], bytes.Repeat([]byte{0xa5}, guard)) || !bytes.Equal(memory[guard+o.Size:], bytes.Repeat([]byte{0xa5}, guard)) {
+		if !bytes.Equal(memory[:guard], bytes.Repeat([]byte{0xa5}, guard)) ||
+			!bytes.Equal(memory[guard+o.Size:], bytes.Repeat([]byte{0xa5}, guard)) {
 			b.Fatalf("Get with Into writes outside of the memory of Into")
 		}
 	}
@@ -261,7 +267,7 @@ func into(b *bed) {
 	}
 }
 
-// intoRefused: errors and wrong memory of Into are the element's answer, and nobody else's.
+// intoRefused: errors and wrong memory of Into are the error of that element only.
 func intoRefused(b *bed) {
 	b.open(0)
 	o, other := object("a", 5000), object("b", 100)

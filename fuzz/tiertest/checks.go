@@ -77,7 +77,7 @@ var memoryChecks = []check{
 	{name: "Expire", run: expire},
 	{name: "accounts", run: accounts},
 	{name: "PinPrefix", run: pinPrefix},
-	{name: "Shrink", run: shrink},
+	{name: "ReleaseSome", run: releaseSome},
 	{name: "commit order", run: commitOrder},
 	{name: "in place", needs: anAt, run: inPlace},
 	{name: "pinned stays", needs: aCapacity, run: pinnedStays},

@@ -34,16 +34,20 @@ func closed(b *bed) {
 
 func (b *bed) closedAnswers(o tier.Object) {
 	found := b.l.Stat(background, []tier.Key{o.Key, key("absent")})
-	gets := []tier.Get{{Key: o.Key}, {Key: key("absent"), Into: func(tier.Object) ([]byte, error) { return nil, errStream }}}
+	gets := []tier.Get{{Key: o.Key}, {Key: key("absent"), Into: func(tier.Object) ([]byte, error) {
+		return nil, errStream
+	}}}
 	b.l.Get(background, gets)
-	puts := []tier.Put{putOf(o), putOf(object("b", 3)), {Object: object("c", 3), From: bytes.NewReader(make([]byte, 3))}}
+	puts := []tier.Put{putOf(o), putOf(object("b", 3)),
+		{Object: object("c", 3), From: bytes.NewReader(make([]byte, 3))}}
 	b.l.Put(background, puts)
 	errs := b.l.Delete(background, []tier.Key{o.Key, key("absent")})
 	if len(found) != 2 || len(errs) != 2 {
 		b.Errorf("Stat and Delete of 2 keys after Close have %d and %d answers", len(found), len(errs))
 		return
 	}
-	all := []error{found[0].Err, found[1].Err, gets[0].Err, gets[1].Err, puts[0].Err, puts[1].Err, puts[2].Err, errs[0], errs[1]}
+	all := []error{found[0].Err, found[1].Err, gets[0].Err, gets[1].Err, puts[0].Err, puts[1].Err, puts[2].Err,
+		errs[0], errs[1]}
 	last := error(nil)
 	n := 0
 	for _, err := range b.l.List(background, "") {

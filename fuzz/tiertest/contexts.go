@@ -38,7 +38,8 @@ func endedBefore(b *bed) {
 			}
 		}
 		if called.Load() != 0 || to.Len() != 0 {
-			b.Fatalf("Get with a context that has ended used Into %d times, and wrote %d bytes", called.Load(), to.Len())
+			b.Fatalf("Get with a context that has ended used Into %d times, and wrote %d bytes", called.Load(),
+				to.Len())
 		}
 		puts := []tier.Put{putOf(other), {Object: object("c", 3), From: bytes.NewReader(make([]byte, 3))}}
 		b.l.Put(ctx, puts)
@@ -93,7 +94,8 @@ func endedInPut(b *bed) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	c := content(during.Key, size)
-	puts := []tier.Put{putOf(before), {Object: during, From: &cancelingReader{bytes.NewReader(c), 1 << 20, cancel}}, putOf(after)}
+	puts := []tier.Put{putOf(before), {Object: during, From: &cancelingReader{bytes.NewReader(c), 1 << 20, cancel}},
+		putOf(after)}
 	b.wait("Put whose context ends", func() { b.l.Put(ctx, puts) })
 	b.is("Put in front of the end of the context", puts[0].Err, nil)
 	b.is("Put whose context ended with 3 of 4 MiB to read", puts[1].Err, context.Canceled)

@@ -29,7 +29,7 @@ func counts(b *bed) {
 			b.Fatalf("Put of %d bytes added %d to the bytes of Usage", o.Size, after.Bytes-before.Bytes)
 		}
 		if after.Held > 0 {
-			b.Fatalf("Usage has %d bytes that can't be evicted, and nobody holds anything", after.Held)
+			b.Fatalf("Usage has %d bytes that can't be evicted, and nothing is held", after.Held)
 		}
 		b.get(o)
 		b.put(o)
@@ -41,11 +41,13 @@ func counts(b *bed) {
 		b.delete(there[i])
 		after := b.usage(there[:i]...)
 		if after.Bytes != usages[i].Bytes {
-			b.Fatalf("Usage had %d bytes with %d objects, and has %d with the same objects", usages[i].Bytes, i, after.Bytes)
+			b.Fatalf("Usage had %d bytes with %d objects, and has %d with the same objects", usages[i].Bytes, i,
+				after.Bytes)
 		}
 		for tenant := range usages[i].Tenants {
 			if after.Tenants[tenant] != usages[i].Tenants[tenant] {
-				b.Fatalf("Usage had %d bytes of tenant %q with %d objects, and has %d with the same objects", usages[i].Tenants[tenant], tenant, i, after.Tenants[tenant])
+				b.Fatalf("Usage had %d bytes of tenant %q with %d objects, and has %d with the same objects",
+					usages[i].Tenants[tenant], tenant, i, after.Tenants[tenant])
 			}
 		}
 		if after.Evicted > 0 || after.Corrupt > 0 {

@@ -1,6 +1,7 @@
-// Package tiertest tests levels of package tier, of any make: memory, disk, Redis, and your own. It tests every
-// promise of tier.Level and tier.MemoryLevel: bytes of all sizes and ways, batches, odd keys, descriptions, contexts,
-// eviction and its order, leases, damage, closing, opening again, kills, and random calls of many goroutines.
+// Package tiertest tests levels of package tier, of any make: memory, disk, Redis, and your own. It tests
+// every promise of tier.Level and tier.MemoryLevel: bytes of all sizes and ways, batches, odd keys,
+// descriptions, contexts, eviction and its order, leases, damage, closing, opening again, kills, and random
+// calls of many goroutines.
 //
 // A level needs a function that opens an empty one. Hooks of [Options] reach it behind its back; what a
 // level has no hook for is left out, and the log names it. This is a complete test file:
@@ -38,8 +39,8 @@
 //
 // [Memory] takes the same options, for a level with leases.
 //
-// The tests hold for any correct level, whatever it adds to objects and in whichever order it evicts what may go. A level
-// that breaks a promise on purpose names the test in [Options].Without.
+// The tests hold for any correct level, whatever it adds to objects and in whichever order it evicts what may
+// go. A level that breaks a promise on purpose names the test in [Options].Without.
 //
 // For tests of what stands on levels there are [Map], a level on the heap, and [Fault], which makes
 // any level fail as a test wants.

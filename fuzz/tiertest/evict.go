@@ -105,7 +105,8 @@ func capacity(b *bed) {
 		b.get(there...)
 	}
 	if b.isThere(all[0]) && b.isThere(all[1]) && b.isThere(all[2]) && b.l.Usage().Evicted == 0 {
-		b.Fatalf("nothing has gone of %d objects of about %d bytes, and the capacity is %d", len(all), unit, b.o.Capacity)
+		b.Fatalf("nothing has gone of %d objects of about %d bytes, and the capacity is %d", len(all), unit,
+			b.o.Capacity)
 	}
 	for _, o := range all {
 		if b.isThere(o) {
@@ -152,7 +153,7 @@ func refusedEvictsNothing(b *bed) {
 	}
 }
 
-// uses: a Get is a use, and a Stat is none. What is used again and again stays, what nobody uses goes.
+// uses: a Get is a use, and a Stat is none. Objects in use stay, objects without a use are evicted.
 func uses(b *bed) {
 	for _, way := range []string{"own memory", "Into", "To"} {
 		unit := b.openLimited()
@@ -172,7 +173,8 @@ func uses(b *bed) {
 			}
 			b.put(object(fmt.Sprintf("b %d", i), unit))
 			if !b.isThere(used) {
-				b.Fatalf("an object that was read 5 times for each new object, with %s, has gone, after %d new ones", way, i+1)
+				b.Fatalf("an object that was read 5 times for each new object, with %s, has gone, after %d new ones",
+					way, i+1)
 			}
 		}
 	}
@@ -204,6 +206,6 @@ func statIsNoUse(b *bed) {
 		}
 	}
 	if look() {
-		b.Fatalf("an object that nobody read, but asked for with Stat, is there after %d new ones", 4*len(there))
+		b.Fatalf("an object that was not read, only asked for by Stat, is there after %d new ones", 4*len(there))
 	}
 }

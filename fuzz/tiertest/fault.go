@@ -36,7 +36,8 @@ type Answer struct {
 	Err error
 	// Hang waits until the context ends, whose error is the answer.
 	Hang bool
-	// Wait, if not nil, is waited for first, or the end of the context: a delay that ends when the test wants.
+	// Wait, if not nil, is waited for first, or the end of the context: a delay that ends when the test
+	// wants.
 	Wait <-chan struct{}
 	// Lose removes the object from the level: before a Stat or Get, and after a Put, which
 	// reports success all the same.
@@ -130,7 +131,8 @@ func (f *Fault) lose(ctx context.Context, k tier.Key) {
 
 // split asks about a batch, and returns the error of each element that the level does not get, and
 // the places of the others.
-func (f *Fault) split(ctx context.Context, method string, keys []tier.Key) (answers []Answer, errs []error, pass []int) {
+func (f *Fault) split(ctx context.Context, method string, keys []tier.Key) (answers []Answer, errs []error,
+	pass []int) {
 	answers = f.ask(method, keys)
 	errs = make([]error, len(keys))
 	for i, k := range keys {

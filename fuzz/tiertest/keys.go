@@ -12,13 +12,20 @@ import (
 // oddNames are names that file systems, URLs, patterns and separators are known to mix up.
 func oddNames() []string {
 	names := []string{
-		".", "..", "...", "/", "//", "/a", "a/", "a", "A", "a/b", "a//b", "a/./b", "a/../b", "../a", "../../../../../../tmp/a", "./a",
-		`a\b`, `..\a`, `C:\a`, "C:", "CON", "nul.txt", "a ", " a", "a.", "a\n", "\n", "a\r\nb", "\t", "\x01\x1f\x7f", "%2F", "%2f", "%", "a%00b", "+",
-		"a+b", "a b", "a:b", "a|b", "a*b", "*", "?", "[a]", "{a}", "a;b", "a&b", "$HOME", "`a`", "~", "~root", "-rf", "--", "'", `"`, `''`, "\\", "#a", "@a", "a@b@c", "=", ",",
-		"ä", "a\u0308", "\u00e4\u0301", "日本語", "😀", "\ufeffa", "\u202ea", "\u00a0", "\xff\xfe", "\xc3", "\xc3\x28", "null", "true", "0", "00", "1e3", "0x10", "nan",
-		".tmp", "a.tmp", "tmp", ".lock", "index", "a.json", "a.safetensors", ".ringcache", "-", "_", "__proto__", "lost+found",
-		strings.Repeat("n", tier.MaxName), strings.Repeat("/", tier.MaxName), strings.Repeat("ä", tier.MaxName/2), strings.Repeat("../", 341), strings.Repeat("N", tier.MaxName),
-		strings.Repeat("n", tier.MaxName-1) + "m", strings.Repeat("n", tier.MaxName-1), strings.Repeat("n", 255), strings.Repeat("n", 256),
+		".", "..", "...", "/", "//", "/a", "a/", "a", "A", "a/b", "a//b", "a/./b", "a/../b", "../a",
+		"../../../../../../tmp/a", "./a",
+		`a\b`, `..\a`, `C:\a`, "C:", "CON", "nul.txt", "a ", " a", "a.", "a\n", "\n", "a\r\nb", "\t", "\x01\x1f\x7f",
+		"%2F", "%2f", "%", "a%00b", "+",
+		"a+b", "a b", "a:b", "a|b", "a*b", "*", "?", "[a]", "{a}", "a;b", "a&b", "$HOME", "`a`", "~", "~root", "-rf",
+		"--", "'", `"`, `''`, "\\", "#a", "@a", "a@b@c", "=", ",",
+		"ä", "a\u0308", "\u00e4\u0301", "日本語", "😀", "\ufeffa", "\u202ea", "\u00a0", "\xff\xfe", "\xc3", "\xc3\x28",
+		"null", "true", "0", "00", "1e3", "0x10", "nan",
+		".tmp", "a.tmp", "tmp", ".lock", "index", "a.json", "a.safetensors", ".ringcache", "-", "_", "__proto__",
+		"lost+found",
+		strings.Repeat("n", tier.MaxName), strings.Repeat("/", tier.MaxName), strings.Repeat("ä", tier.MaxName/2),
+		strings.Repeat("../", 341), strings.Repeat("N", tier.MaxName),
+		strings.Repeat("n", tier.MaxName-1) + "m", strings.Repeat("n", tier.MaxName-1), strings.Repeat("n", 255),
+		strings.Repeat("n", 256),
 	}
 	for c := 1; c < 256; c++ {
 		names = append(names, "c"+string([]byte{byte(c)})+"c")
@@ -65,10 +72,14 @@ func oddKeys(b *bed) {
 func spaces(b *bed) {
 	b.open(0)
 	pairs := [][2]string{
-		{"", "a"}, {"a", "a"}, {"A", "a"}, {"b", "a"}, {"", "a/a"}, {"a", "/a"}, {"a/", "a"}, {"a/a", "a"}, {"ab", "c"}, {"a", "bc"}, {"", "abc"}, {"abc", "c"},
-		{"a:b", "c"}, {"a", "b:c"}, {"a@b", "c"}, {"a", "b@c"}, {"a.b", "c"}, {"a", "b.c"}, {"a b", "c"}, {"a", "b c"}, {"a\nb", "c"}, {"a", "b\nc"},
-		{"..", "a"}, {".", "a"}, {"/", "a"}, {"../a", "a"}, {"*", "a"}, {"%2e%2e", "a"}, {"a%2Fb", "c"}, {"a/b", "c"}, {"a", "b/c"}, {"ä", "a"}, {"\xff", "a"},
-		{strings.Repeat("s", tier.MaxSpace), "a"}, {strings.Repeat("s", tier.MaxSpace-1) + "t", "a"}, {strings.Repeat("/", tier.MaxSpace), strings.Repeat("/", tier.MaxName)},
+		{"", "a"}, {"a", "a"}, {"A", "a"}, {"b", "a"}, {"", "a/a"}, {"a", "/a"}, {"a/", "a"}, {"a/a", "a"},
+		{"ab", "c"}, {"a", "bc"}, {"", "abc"}, {"abc", "c"},
+		{"a:b", "c"}, {"a", "b:c"}, {"a@b", "c"}, {"a", "b@c"}, {"a.b", "c"}, {"a", "b.c"}, {"a b", "c"},
+		{"a", "b c"}, {"a\nb", "c"}, {"a", "b\nc"},
+		{"..", "a"}, {".", "a"}, {"/", "a"}, {"../a", "a"}, {"*", "a"}, {"%2e%2e", "a"}, {"a%2Fb", "c"}, {"a/b", "c"},
+		{"a", "b/c"}, {"ä", "a"}, {"\xff", "a"},
+		{strings.Repeat("s", tier.MaxSpace), "a"}, {strings.Repeat("s", tier.MaxSpace-1) + "t", "a"},
+		{strings.Repeat("/", tier.MaxSpace), strings.Repeat("/", tier.MaxName)},
 		{strings.Repeat("ä", tier.MaxSpace/2), "a"}, {"s", "a"}, {"s\x01", "a"}, {"s\x1f", "a"},
 	}
 	var objects []tier.Object
@@ -126,7 +137,9 @@ func descriptions(b *bed) {
 		{Cost: 1},
 		{Cost: time.Hour + 1},
 		{Cost: math.MaxInt64},
-		{Note: note, Tenant: strings.Repeat("ä", tier.MaxTenant/2), Parent: strings.Repeat("/", tier.MaxName), Cost: math.MaxInt64, Key: tier.Key{Space: strings.Repeat("s", tier.MaxSpace), Name: strings.Repeat("n", tier.MaxName)}},
+		{Note: note, Tenant: strings.Repeat("ä", tier.MaxTenant/2), Parent: strings.Repeat("/", tier.MaxName),
+			Cost: math.MaxInt64, Key: tier.Key{Space: strings.Repeat("s", tier.MaxSpace),
+				Name: strings.Repeat("n", tier.MaxName)}},
 	}
 	for i := range objects {
 		if objects[i].Name == "" {

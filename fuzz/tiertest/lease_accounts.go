@@ -101,7 +101,8 @@ func accounts(b *bed) {
 	b.leased(two, tier.Charge{Size: 100, Objects: 1, Bytes: 100, Pins: 2})
 	write(b.reserve(l, r)...)
 	b.leased(one, tier.Charge{Size: 50, Objects: 2, Bytes: 150, Pins: 3})
-	b.each("Reserve of what another lease has reserved, and of what is there", k.Reserve([]tier.Object{r, o}), tier.ErrPending, tier.ErrExists)
+	b.each("Reserve of what another lease has reserved, and of what is there", k.Reserve([]tier.Object{r, o}),
+		tier.ErrPending, tier.ErrExists)
 	b.each("Reserve of what the lease has reserved", l.Reserve([]tier.Object{r}), tier.ErrPending)
 	b.each("Pin of what is not there", l.Pin([]tier.Key{n.Key}), tier.ErrNotFound)
 	b.chargedFor(one, o, r)
@@ -116,7 +117,8 @@ func accounts(b *bed) {
 
 	one.refuse(true)
 	for what, p := range map[string][]tier.Placed{
-		"Pin": l.Pin([]tier.Key{o.Key}), "PinPrefix": l.PinPrefix(keysOf([]tier.Object{o, r})), "Reserve": l.Reserve([]tier.Object{n}),
+		"Pin": l.Pin([]tier.Key{o.Key}), "PinPrefix": l.PinPrefix(keysOf([]tier.Object{o, r})),
+		"Reserve": l.Reserve([]tier.Object{n}),
 	} {
 		b.each(what+" that the account refuses", p, tier.ErrFull)
 		b.is(what+" that the account refuses", p[0].Err, errRefused)
@@ -142,7 +144,8 @@ func accounts(b *bed) {
 	b.ended(k, o, n)
 	b.chargedFor(two)
 	if one.expired != 0 || two.expired != 1 || three.expired != 0 {
-		b.Fatalf("accounts learned of %d, %d and %d ends by time, and there was one, of the second", one.expired, two.expired, three.expired)
+		b.Fatalf("accounts learned of %d, %d and %d ends by time, and there was one, of the second", one.expired,
+			two.expired, three.expired)
 	}
 	b.free()
 }
@@ -252,8 +255,8 @@ func pinPrefix(b *bed) {
 	b.inUse(false, all[:3]...)
 }
 
-// shrink: what a large lease has can be given up little by little, and of a small one nothing is.
-func shrink(b *bed) {
+// releaseSome: what a large lease has can be given up little by little, and all of a small one at once.
+func releaseSome(b *bed) {
 	b.open(0)
 	var all []tier.Object
 	for i := range 500 {
@@ -265,27 +268,29 @@ func shrink(b *bed) {
 	b.pin(small, all[0])
 	b.pin(large, all[:300]...)
 	b.reserve(large, all[300:]...)
-	if small.Shrink() {
-		b.Fatalf("Shrink gave up the only object of a lease")
-	}
 	last := large.Summary()
-	for large.Shrink() {
+	for large.ReleaseSome() {
 		now := large.Summary()
-		if n := now.Pinned + now.Reserved; n >= last.Pinned+last.Reserved || n == 0 || last.Pinned+last.Reserved-n > 100 {
-			b.Fatalf("Shrink of a lease with %+v left %+v", last, now)
+		if n := now.Pinned + now.Reserved; n >= last.Pinned+last.Reserved || n == 0 ||
+			last.Pinned+last.Reserved-n > 100 {
+			b.Fatalf("ReleaseSome of a lease with %+v left %+v", last, now)
+		}
+		if a.objects != int64(now.Pinned+now.Reserved) {
+			b.Fatalf("ReleaseSome left %+v, and an account is charged for %d objects", now, a.objects)
 		}
 		if last = now; now.Reserved < 200 && now.Pinned > 0 {
-			b.Fatalf("Shrink gave up reservations, and left pins: %+v", now)
+			b.Fatalf("ReleaseSome gave up reservations, and left pins: %+v", now)
 		}
 	}
-	if n := last.Pinned + last.Reserved; n > 100 || a.objects != int64(n) {
-		b.Fatalf("Shrink left %+v, and an account is charged for %d objects", last, a.objects)
+	if n := last.Pinned + last.Reserved; n > 100 || !large.Summary().Ended {
+		b.Fatalf("ReleaseSome ended a lease with %+v, which is %+v now", last, large.Summary())
 	}
 	b.state(small, all[:1], nil)
-	large.Release()
 	b.chargedFor(a)
 	b.inUse(true, all[0])
 	b.inUse(false, all[1:300]...)
-	small.Release()
+	if small.ReleaseSome() || !small.Summary().Ended {
+		b.Fatalf("ReleaseSome left the only object of a lease")
+	}
 	b.free()
 }

@@ -147,13 +147,15 @@ func (b *bed) state(l tier.Lease, pinned, reserved []tier.Object) {
 	}
 	for what, s := range states {
 		if s.ID != l.ID() || !sameKeys(s.Pinned, pinned) || !sameKeys(s.Reserved, reserved) {
-			b.Fatalf("%s: lease %q has %v pinned and %v reserved, expected %v and %v", what, s.ID, s.Pinned, s.Reserved, keysOf(pinned), keysOf(reserved))
+			b.Fatalf("%s: lease %q has %v pinned and %v reserved, expected %v and %v", what, s.ID, s.Pinned,
+				s.Reserved, keysOf(pinned), keysOf(reserved))
 		}
 		if s.Bytes < sum || sum == 0 && len(pinned)+len(reserved) == 0 && s.Bytes != 0 {
 			b.Fatalf("%s: lease %q has %d bytes, and its objects have %d", what, s.ID, s.Bytes, sum)
 		}
 	}
-	if s, n := states["State"], l.Summary(); n.Pinned != len(pinned) || n.Reserved != len(reserved) || n.Bytes != s.Bytes || !n.Until.Equal(s.Until) || n.Ended {
+	if s, n := states["State"], l.Summary(); n.Pinned != len(pinned) || n.Reserved != len(reserved) ||
+		n.Bytes != s.Bytes || !n.Until.Equal(s.Until) || n.Ended {
 		b.Fatalf("lease %q has the summary %+v, and the state %+v", l.ID(), n, s)
 	}
 	b.held(l, pinned, reserved)

@@ -121,7 +121,9 @@ func accounting(change func(a tier.Account) tier.Account) func(b *broken) {
 }
 
 var leaseDefects = []defect{
-	{"generation 0", "segment", func(b *broken) { b.segment = func() tier.Segment { return tier.Segment{Size: 1 << 40} } }},
+	{"generation 0", "segment", func(b *broken) {
+		b.segment = func() tier.Segment { return tier.Segment{Size: 1 << 40} }
+	}},
 	{"the segment changes", "segment", func(b *broken) {
 		b.segment = func() tier.Segment { return tier.Segment{Size: 1 << 40, Generation: b.next} }
 	}},
@@ -132,7 +134,9 @@ var leaseDefects = []defect{
 		}
 	})},
 	{"a long ID is cut", "lease options", asked(func(o *tier.LeaseOptions) { o.ID = o.ID[:min(len(o.ID), 255)] })},
-	{"an ID is a file name", "lease options", asked(func(o *tier.LeaseOptions) { o.ID = strings.ReplaceAll(o.ID, "/", "_") })},
+	{"an ID is a file name", "lease options", asked(func(o *tier.LeaseOptions) {
+		o.ID = strings.ReplaceAll(o.ID, "/", "_")
+	})},
 	{"owners are not compared", "lease options", func(b *broken) {
 		owners := map[string]string{}
 		asked(func(o *tier.LeaseOptions) {
@@ -253,7 +257,9 @@ var leaseDefects = []defect{
 	{"Unpin gives one up", "pins", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
 		k.unpin = func(keys []tier.Key) { l.Unpin(keys[:1]) }
 	})},
-	{"Pin of an invalid key is a miss", "pins", afterPin(func(p *tier.Placed) { p.Err = replaced(p.Err, fs.ErrInvalid, tier.ErrNotFound) })},
+	{"Pin of an invalid key is a miss", "pins", afterPin(func(p *tier.Placed) {
+		p.Err = replaced(p.Err, fs.ErrInvalid, tier.ErrNotFound)
+	})},
 	{"Pin forgets the description", "pins", afterPin(func(p *tier.Placed) { p.Object.Note = nil })},
 	{"an object moves when it is pinned again", "pins", func(b *broken) {
 		n := uint64(0)
@@ -323,7 +329,9 @@ var leaseDefects = []defect{
 			return found
 		}
 	}},
-	{"Get of what is reserved is a miss", "reservations", afterGet(func(g *tier.Get) { g.Err = replaced(g.Err, tier.ErrPending, tier.ErrNotFound) })},
+	{"Get of what is reserved is a miss", "reservations", afterGet(func(g *tier.Get) {
+		g.Err = replaced(g.Err, tier.ErrPending, tier.ErrNotFound)
+	})},
 	{"what is reserved is listed", "reservations", func(b *broken) {
 		b.list = func(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
 			return func(yield func(tier.Object, error) bool) {
@@ -358,7 +366,9 @@ var leaseDefects = []defect{
 	{"Reserve of what is reserved exists", "reservations", afterReserve(func(_ *broken, _ *mapLease, p *tier.Placed) {
 		p.Err = replaced(p.Err, tier.ErrPending, tier.ErrExists)
 	})},
-	{"Pin of what is reserved is a miss", "reservations", afterPin(func(p *tier.Placed) { p.Err = replaced(p.Err, tier.ErrPending, tier.ErrNotFound) })},
+	{"Pin of what is reserved is a miss", "reservations", afterPin(func(p *tier.Placed) {
+		p.Err = replaced(p.Err, tier.ErrPending, tier.ErrNotFound)
+	})},
 	{"any lease may commit", "reservations", leasing(func(b *broken, _ *mapLease, k *brokenLease) {
 		k.commit = func(keys []tier.Key) []error {
 			errs := make([]error, len(keys))
@@ -447,19 +457,20 @@ var leaseDefects = []defect{
 			return l.Reserve(objects)
 		}
 	})},
-	{"a refused element ends a batch of Reserve", "reserve refused", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
-		k.reserve = func(objects []tier.Object) []tier.Placed {
-			placed := make([]tier.Placed, len(objects))
-			var failed error
-			for i := range objects {
-				if placed[i].Err = failed; failed == nil {
-					placed[i] = l.Reserve(objects[i : i+1])[0]
-					failed = placed[i].Err
+	{"a refused element ends a batch of Reserve", "reserve refused",
+		leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+			k.reserve = func(objects []tier.Object) []tier.Placed {
+				placed := make([]tier.Placed, len(objects))
+				var failed error
+				for i := range objects {
+					if placed[i].Err = failed; failed == nil {
+						placed[i] = l.Reserve(objects[i : i+1])[0]
+						failed = placed[i].Err
+					}
 				}
+				return placed
 			}
-			return placed
-		}
-	})},
+		})},
 
 	{"Abort leaves the bytes", "aborted", leasing(func(b *broken, l *mapLease, k *brokenLease) {
 		k.abort = func(keys []tier.Key) []error {
@@ -528,7 +539,9 @@ var leaseDefects = []defect{
 			return l.Reserve(objects)
 		}
 	})},
-	{"a lease that has ended has no objects", "released", afterPin(func(p *tier.Placed) { p.Err = replaced(p.Err, tier.ErrEnded, tier.ErrNotFound) })},
+	{"a lease that has ended has no objects", "released", afterPin(func(p *tier.Placed) {
+		p.Err = replaced(p.Err, tier.ErrEnded, tier.ErrNotFound)
+	})},
 	{"a release ends a later lease of the ID", "released", leasing(func(b *broken, l *mapLease, k *brokenLease) {
 		k.release = func() {
 			b.mu.Lock()
@@ -559,7 +572,9 @@ var leaseDefects = []defect{
 		}
 	})},
 
-	{"Held reports reservations as pins", "reservations", afterHeld(func(p *tier.Placed) { p.Err = replaced(p.Err, tier.ErrPending, nil) })},
+	{"Held reports reservations as pins", "reservations", afterHeld(func(p *tier.Placed) {
+		p.Err = replaced(p.Err, tier.ErrPending, nil)
+	})},
 	{"Held has no offset of reservations", "reservations", afterHeld(func(p *tier.Placed) {
 		if errors.Is(p.Err, tier.ErrPending) {
 			p.Offset = 0
@@ -584,8 +599,12 @@ var leaseDefects = []defect{
 			return placed
 		}
 	})},
-	{"Held after the end", "released", afterHeld(func(p *tier.Placed) { p.Err = replaced(p.Err, tier.ErrEnded, tier.ErrNotFound) })},
-	{"Held after Close", "closed leases", afterHeld(func(p *tier.Placed) { p.Err = replaced(p.Err, fs.ErrClosed, tier.ErrEnded) })},
+	{"Held after the end", "released", afterHeld(func(p *tier.Placed) {
+		p.Err = replaced(p.Err, tier.ErrEnded, tier.ErrNotFound)
+	})},
+	{"Held after Close", "closed leases", afterHeld(func(p *tier.Placed) {
+		p.Err = replaced(p.Err, fs.ErrClosed, tier.ErrEnded)
+	})},
 
 	{"Pin after Close", "closed leases", func(b *broken) {
 		var kept *Map
@@ -686,35 +705,38 @@ var leaseDefects = []defect{
 			return err
 		}
 	})},
-	{"pins live as long as reservations", "reservations outlive the time", leasing(func(b *broken, l *mapLease, k *brokenLease) {
-		k.setUntil = func(until time.Time) error {
-			if len(l.State().Reserved) > 0 {
-				return nil
+	{"pins live as long as reservations", "reservations outlive the time",
+		leasing(func(b *broken, l *mapLease, k *brokenLease) {
+			k.setUntil = func(until time.Time) error {
+				if len(l.State().Reserved) > 0 {
+					return nil
+				}
+				return l.SetUntil(until)
 			}
-			return l.SetUntil(until)
-		}
-	})},
-	{"a lease that lapsed pins what it commits", "reservations outlive the time", leasing(func(b *broken, l *mapLease, k *brokenLease) {
-		k.commit = func(keys []tier.Key) []error {
-			until := l.State().Until
-			if err := l.SetUntil(time.Time{}); err != nil {
+		})},
+	{"a lease that lapsed pins what it commits", "reservations outlive the time",
+		leasing(func(b *broken, l *mapLease, k *brokenLease) {
+			k.commit = func(keys []tier.Key) []error {
+				until := l.State().Until
+				if err := l.SetUntil(time.Time{}); err != nil {
+					return l.Commit(keys)
+				}
+				errs := l.Commit(keys)
+				b.mu.Lock()
+				l.until = until.Add(1000 * time.Hour)
+				b.mu.Unlock()
+				return errs
+			}
+		})},
+	{"a lease that lapsed can't commit", "reservations outlive the time",
+		leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+			k.commit = func(keys []tier.Key) []error {
+				if l.expired {
+					return slices.Repeat([]error{tier.ErrEnded}, len(keys))
+				}
 				return l.Commit(keys)
 			}
-			errs := l.Commit(keys)
-			b.mu.Lock()
-			l.until = until.Add(1000 * time.Hour)
-			b.mu.Unlock()
-			return errs
-		}
-	})},
-	{"a lease that lapsed can't commit", "reservations outlive the time", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
-		k.commit = func(keys []tier.Key) []error {
-			if l.expired {
-				return slices.Repeat([]error{tier.ErrEnded}, len(keys))
-			}
-			return l.Commit(keys)
-		}
-	})},
+		})},
 
 	{"reservations end with the time", "write time", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
 		k.state = func() tier.LeaseState {
@@ -740,7 +762,9 @@ var leaseDefects = []defect{
 		}
 	})},
 	{"Expire does nothing", "Expire", leasing(func(_ *broken, _ *mapLease, k *brokenLease) { k.expire = func() {} })},
-	{"Expire ends reservations", "Expire", leasing(func(_ *broken, l *mapLease, k *brokenLease) { k.expire = l.Release })},
+	{"Expire ends reservations", "Expire", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+		k.expire = l.Release
+	})},
 	{"a lease that has expired says that it has not", "Expire", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
 		k.summary = func() tier.LeaseSummary {
 			s := l.Summary()
@@ -756,7 +780,9 @@ var leaseDefects = []defect{
 		}
 	})},
 	{"nobody is charged", "accounts", accounting(func(tier.Account) tier.Account { return nil })},
-	{"what is there is charged", "accounts", accounting(func(a tier.Account) tier.Account { return &brokenAccount{Account: a, credit: func(int64) {}} })},
+	{"what is there is charged", "accounts", accounting(func(a tier.Account) tier.Account {
+		return &brokenAccount{Account: a, credit: func(int64) {}}
+	})},
 	{"a refusal is no refusal", "accounts", accounting(func(a tier.Account) tier.Account {
 		return &brokenAccount{Account: a, charge: func(c tier.Charge) error {
 			_ = a.Charge(c)
@@ -786,18 +812,22 @@ var leaseDefects = []defect{
 			return a.Charge(c)
 		}}
 	})},
-	{"PinPrefix goes on behind a miss", "PinPrefix", leasing(func(_ *broken, l *mapLease, k *brokenLease) { k.pinPrefix = l.Pin })},
+	{"PinPrefix goes on behind a miss", "PinPrefix", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+		k.pinPrefix = l.Pin
+	})},
 	{"PinPrefix is cut behind 64", "PinPrefix", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
 		k.pinPrefix = func(keys []tier.Key) []tier.Placed { return l.PinPrefix(keys[:min(len(keys), 64)]) }
 	})},
-	{"Shrink gives up everything", "Shrink", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
-		k.shrink = func() bool {
+	{"ReleaseSome gives up everything", "ReleaseSome", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
+		k.some = func() bool {
 			s := l.State()
 			l.Unpin(s.Pinned)
 			return len(s.Pinned) > 0
 		}
 	})},
-	{"Shrink does nothing", "Shrink", leasing(func(_ *broken, _ *mapLease, k *brokenLease) { k.shrink = func() bool { return false } })},
+	{"ReleaseSome does nothing", "ReleaseSome", leasing(func(_ *broken, _ *mapLease, k *brokenLease) {
+		k.some = func() bool { return false }
+	})},
 
 	{"Commit publishes children first", "commit order", leasing(func(_ *broken, l *mapLease, k *brokenLease) {
 		k.commit = func(keys []tier.Key) []error {
@@ -810,7 +840,9 @@ var leaseDefects = []defect{
 		}
 	})},
 	{"offsets are behind a header", "in place", afterPin(func(p *tier.Placed) { p.Offset += 8 })},
-	{"offsets of one size are one", "in place", afterReserve(func(_ *broken, _ *mapLease, p *tier.Placed) { p.Offset = 64 })},
+	{"offsets of one size are one", "in place", afterReserve(func(_ *broken, _ *mapLease, p *tier.Placed) {
+		p.Offset = 64
+	})},
 	{"offsets are behind the segment", "in place", func(b *broken) {
 		b.segment = func() tier.Segment { return tier.Segment{Size: 1000, Generation: 1} }
 	}},
@@ -822,7 +854,9 @@ var leaseDefects = []defect{
 		}
 	})},
 
-	{"what is pinned goes for room", "pinned stays", evicts(func(m *Map, x *entry, _ tier.Object) bool { return x.state == there && !m.hasChild(x) })},
+	{"what is pinned goes for room", "pinned stays", evicts(func(m *Map, x *entry, _ tier.Object) bool {
+		return x.state == there && !m.hasChild(x)
+	})},
 	{"what is pinned moves", "pinned stays", func(b *broken) {
 		leasing(func(_ *broken, l *mapLease, k *brokenLease) {
 			k.pin = func(keys []tier.Key) []tier.Placed {
@@ -834,16 +868,17 @@ var leaseDefects = []defect{
 			}
 		})(b)
 	}},
-	{"the bytes of what is pinned are used again", "pinned stays", onPut(func(b *broken, p *tier.Put) func(error) error {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		for _, x := range b.objects {
-			if x.pins > 0 && b.evicted > 10 {
-				clear(x.bytes)
+	{"the bytes of what is pinned are used again", "pinned stays",
+		onPut(func(b *broken, p *tier.Put) func(error) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for _, x := range b.objects {
+				if x.pins > 0 && b.evicted > 10 {
+					clear(x.bytes)
+				}
 			}
-		}
-		return nil
-	})},
+			return nil
+		})},
 	{"Pin is no use", "Pin is a use", leasing(func(b *broken, l *mapLease, k *brokenLease) {
 		k.pin = func(keys []tier.Key) []tier.Placed {
 			uses := b.uses()
@@ -867,17 +902,20 @@ var leaseDefects = []defect{
 			b.bytes -= p.Object.Size
 		}
 	})},
-	{"what goes for reservations is not counted", "full of reservations", counted(func(u *tier.Usage) { u.Evicted = 0 })},
-	{"the end of a lease keeps the room of reservations", "full of reservations", leasing(func(b *broken, l *mapLease, k *brokenLease) {
-		k.release = func() {
-			b.mu.Lock()
-			for _, x := range l.reserved {
-				b.bytes += x.Size
-			}
-			b.mu.Unlock()
-			l.Release()
-		}
+	{"what goes for reservations is not counted", "full of reservations", counted(func(u *tier.Usage) {
+		u.Evicted = 0
 	})},
+	{"the end of a lease keeps the room of reservations", "full of reservations",
+		leasing(func(b *broken, l *mapLease, k *brokenLease) {
+			k.release = func() {
+				b.mu.Lock()
+				for _, x := range l.reserved {
+					b.bytes += x.Size
+				}
+				b.mu.Unlock()
+				l.Release()
+			}
+		})},
 	{"reservations do not evict", "full of reservations", leasing(func(b *broken, l *mapLease, k *brokenLease) {
 		k.reserve = func(objects []tier.Object) []tier.Placed {
 			u := b.Map.Usage()
@@ -903,14 +941,15 @@ var leaseDefects = []defect{
 		}
 		return !x.held()
 	})},
-	{"an ancestor goes for what is reserved", "full of ancestors", leasing(func(b *broken, l *mapLease, k *brokenLease) {
-		k.reserve = func(objects []tier.Object) []tier.Placed {
-			for _, o := range objects {
-				b.makeRoom(o, func(_ *Map, x *entry, _ tier.Object) bool { return !x.held() })
+	{"an ancestor goes for what is reserved", "full of ancestors",
+		leasing(func(b *broken, l *mapLease, k *brokenLease) {
+			k.reserve = func(objects []tier.Object) []tier.Placed {
+				for _, o := range objects {
+					b.makeRoom(o, func(_ *Map, x *entry, _ tier.Object) bool { return !x.held() })
+				}
+				return l.Reserve(objects)
 			}
-			return l.Reserve(objects)
-		}
-	})},
+		})},
 
 	{"a kill ends pins", "reopened leases", reopens(func(m *Map) {
 		for _, l := range m.leases {

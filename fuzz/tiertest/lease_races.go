@@ -226,7 +226,8 @@ func leaseHistory(b *bed) {
 						}
 					}
 					if s := l.State(); !sameKeys(s.Pinned, pinned) || !sameKeys(s.Reserved, reserved) {
-						t.Fatalf("lease %q has %v pinned and %v reserved, expected %v and %v", id, s.Pinned, s.Reserved, keysOf(pinned), keysOf(reserved))
+						t.Fatalf("lease %q has %v pinned and %v reserved, expected %v and %v", id, s.Pinned,
+							s.Reserved, keysOf(pinned), keysOf(reserved))
 					}
 				}
 				if n := len(b.memory().Leases()); n != len(leases) {
@@ -242,7 +243,8 @@ func leaseHistory(b *bed) {
 	b.free()
 }
 
-// leaseHistories: random calls of many leases at a time, in a level that is full. What a lease has stays as it is.
+// leaseHistories: random calls of many leases at a time, in a level that is full. What a lease has stays as
+// it is.
 func leaseHistories(b *bed) {
 	for round := range b.o.Histories {
 		var unit int64
@@ -279,7 +281,7 @@ func leaseHistories(b *bed) {
 	}
 }
 
-// leaseSteps does random calls with a lease that is nobody else's, and checks what it has after each.
+// leaseSteps does random calls with a lease of its own, and checks what it has after each.
 func (b *bed) leaseSteps(r *rand.Rand, l tier.Lease, named func(int) tier.Object) error {
 	var pinned []tier.Placed
 	var reserved []tier.Object
@@ -315,7 +317,8 @@ func (b *bed) leaseSteps(r *rand.Rand, l tier.Lease, named func(int) tier.Object
 				if err := l.Abort([]tier.Key{o.Key})[0]; err != nil {
 					return fmt.Errorf("Abort: %w", err)
 				}
-			case !errors.Is(p.Err, tier.ErrExists) && !errors.Is(p.Err, tier.ErrPending) && !errors.Is(p.Err, tier.ErrFull):
+			case !errors.Is(p.Err, tier.ErrExists) && !errors.Is(p.Err, tier.ErrPending) &&
+				!errors.Is(p.Err, tier.ErrFull):
 				return fmt.Errorf("Reserve: %w", p.Err)
 			}
 		case 3:
@@ -338,7 +341,8 @@ func (b *bed) leaseSteps(r *rand.Rand, l tier.Lease, named func(int) tier.Object
 			pinned = pinned[1:]
 		case 5:
 			err := b.l.Delete(background, []tier.Key{o.Key})[0]
-			if has(o.Key) != errors.Is(err, tier.ErrInUse) && (has(o.Key) || absentOr(err) != nil && !errors.Is(err, tier.ErrInUse)) {
+			if has(o.Key) != errors.Is(err, tier.ErrInUse) &&
+				(has(o.Key) || absentOr(err) != nil && !errors.Is(err, tier.ErrInUse)) {
 				return fmt.Errorf("Delete, of what this lease has pinned: %v: %w", has(o.Key), errOr(err))
 			}
 		case 6:

@@ -79,7 +79,9 @@ func fullOfPins(b *bed) {
 		o := object("no room", unit)
 		b.is("Put with everything pinned", b.try(o), tier.ErrFull)
 		b.gone(o)
-		b.each("Reserve with everything pinned", l.Reserve([]tier.Object{o, there[0], child("c", there[0].Name, unit)}), tier.ErrFull, tier.ErrExists, tier.ErrFull)
+		b.each("Reserve with everything pinned",
+			l.Reserve([]tier.Object{o, there[0], child("c", there[0].Name, unit)}), tier.ErrFull, tier.ErrExists,
+			tier.ErrFull)
 		b.gone(o)
 		b.has(there...)
 		b.get(there...)
@@ -141,7 +143,9 @@ func fullOfReservations(b *bed) {
 		l = b.lease("l")
 	}
 	for _, size := range []int64{b.o.Capacity + 1, 1 << 40, math.MaxInt64} {
-		b.each("Reserve of what is too large", l.Reserve([]tier.Object{object("a", 10), object("huge", size), object("b", 10)}), nil, tier.ErrTooLarge, nil)
+		b.each("Reserve of what is too large",
+			l.Reserve([]tier.Object{object("a", 10), object("huge", size), object("b", 10)}), nil, tier.ErrTooLarge,
+			nil)
 		b.all("Abort", l.Abort([]tier.Key{key("a"), key("b")}), 2, nil)
 	}
 	b.has()
@@ -204,16 +208,16 @@ func fullOfAncestors(b *bed) {
 	}
 	b.has(there...)
 	b.get(there...)
-	// With the leaf pinned, nothing can go: not even for a stranger.
+	// With the leaf pinned, nothing can go: not even for an unrelated object.
 	b.pin(l, there[len(there)-1])
-	b.is("Put with a pinned leaf and its ancestors only", b.try(object("stranger", unit)), tier.ErrFull)
+	b.is("Put with a pinned leaf and its ancestors only", b.try(object("unrelated", unit)), tier.ErrFull)
 	b.has(there...)
 	l.Unpin([]tier.Key{there[len(there)-1].Key})
-	b.put(object("stranger", unit))
+	b.put(object("unrelated", unit))
 	b.rooted(there)
 }
 
-// inPlace: the bytes of an object are at its offset, for whoever maps the segment.
+// inPlace: the bytes of an object are at its offset, for every process that maps the segment.
 func inPlace(b *bed) {
 	b.open(0)
 	size := b.memory().Segment().Size
@@ -226,14 +230,17 @@ func inPlace(b *bed) {
 	placed := append(b.pin(l, objects[:15]...), b.reserve(l, objects[15:]...)...)
 	for i, p := range placed {
 		if p.Offset > uint64(size) || p.Offset+uint64(objects[i].Size) > uint64(size) {
-			b.Fatalf("%s is at offset %d with %d bytes, and the segment has %d", show(objects[i].Key), p.Offset, objects[i].Size, size)
+			b.Fatalf("%s is at offset %d with %d bytes, and the segment has %d", show(objects[i].Key), p.Offset,
+				objects[i].Size, size)
 		}
 	}
 	order := slices.Clone(placed)
 	slices.SortFunc(order, func(x, y tier.Placed) int { return int(min(max(int64(x.Offset)-int64(y.Offset), -1), 1)) })
 	for i := 1; i < len(order); i++ {
-		if x, y := order[i-1], order[i]; x.Object.Size > 0 && y.Object.Size > 0 && x.Offset+uint64(x.Object.Size) > y.Offset {
-			b.Fatalf("%s has the bytes %d to %d, and %s begins at %d", show(x.Object.Key), x.Offset, x.Offset+uint64(x.Object.Size), show(y.Object.Key), y.Offset)
+		if x, y := order[i-1], order[i]; x.Object.Size > 0 && y.Object.Size > 0 &&
+			x.Offset+uint64(x.Object.Size) > y.Offset {
+			b.Fatalf("%s has the bytes %d to %d, and %s begins at %d", show(x.Object.Key), x.Offset,
+				x.Offset+uint64(x.Object.Size), show(y.Object.Key), y.Offset)
 		}
 	}
 	for i, p := range placed {
@@ -261,7 +268,7 @@ func inPlace(b *bed) {
 	b.has(objects...)
 }
 
-// commitOrder: nobody sees a child without its parent while a batch is committed.
+// commitOrder: no reader sees a child without its parent while a batch is committed.
 func commitOrder(b *bed) {
 	b.open(0)
 	for round := range 20 {

@@ -77,7 +77,8 @@ func setUntil(b *bed) {
 	b.free()
 }
 
-// reservationsOutlive: reservations don't end by time. Their lease loses its pins, and ends with the last of them.
+// reservationsOutlive: reservations don't end by time. Their lease loses its pins, and ends with the last of
+// them.
 func reservationsOutlive(b *bed) {
 	for _, how := range []string{"Commit", "Abort", "Release", "SetUntil"} {
 		b.open(0)
@@ -97,9 +98,11 @@ func reservationsOutlive(b *bed) {
 		}
 		b.inUse(false, o)
 		b.state(l, nil, []tier.Object{r, s})
-		b.is("Stat of what is reserved, after the time of the lease", b.l.Stat(background, []tier.Key{r.Key})[0].Err, tier.ErrPending)
+		b.is("Stat of what is reserved, after the time of the lease", b.l.Stat(background, []tier.Key{r.Key})[0].Err,
+			tier.ErrPending)
 		other := b.lease("other")
-		b.each("Reserve of what is reserved, after the time of the lease", other.Reserve([]tier.Object{r}), tier.ErrPending)
+		b.each("Reserve of what is reserved, after the time of the lease", other.Reserve([]tier.Object{r}),
+			tier.ErrPending)
 		other.Release()
 		b.each("Pin after the time of the lease", l.Pin([]tier.Key{o.Key}), tier.ErrEnded)
 		b.each("Reserve after the time of the lease", l.Reserve([]tier.Object{object("n", 1)}), tier.ErrEnded)
@@ -142,12 +145,14 @@ func reopenedLeases(b *bed) {
 			}
 		}
 		unit := b.openLimited()
-		o, p, r, s, freed := object("pinned", unit), object("committed", unit), object("reserved", unit), child("child", "reserved", 100), object("freed", 100)
+		o, p, r, s, freed := object("pinned", unit), object("committed", unit), object("reserved", unit),
+			child("child", "reserved", 100), object("freed", 100)
 		root := object("root", unit)
 		o.Parent = root.Name // which is kept by what is pinned
 		r.Note, r.Tenant, r.Cost = []byte("note"), "t", 7
 		b.put(root, o, freed)
-		l, short, gone := b.leaseUntil("l", b.o.Now().Add(9000*time.Hour).Truncate(time.Second)), b.lease("short"), b.lease("gone")
+		l, short, gone := b.leaseUntil("l", b.o.Now().Add(9000*time.Hour).Truncate(time.Second)), b.lease("short"),
+			b.lease("gone")
 		before := b.pin(l, o)
 		b.pin(gone, freed)
 		gone.Release()
@@ -165,12 +170,16 @@ func reopenedLeases(b *bed) {
 		}
 		b.take(open(b, b.l))
 		if now := b.memory().Segment().Generation; now != generation {
-			b.Fatalf("the generation of the segment was %d, and is %d after opening again: leases were lost", generation, now)
+			b.Fatalf("the generation of the segment was %d, and is %d after opening again: leases were lost",
+				generation, now)
 		}
 		pass()
-		b.eventually("the end of a lease whose time has passed, taken over", func() bool { return len(b.memory().Leases()) == 1 })
+		b.eventually("the end of a lease whose time has passed, taken over", func() bool {
+			return len(b.memory().Leases()) == 1
+		})
 		state := b.memory().Leases()[0]
-		if state.ID != "l" || state.Owner != "owner" || !state.FromRestart || !state.Until.Equal(until) || !sameKeys(state.Pinned, []tier.Object{o, p}) || !sameKeys(state.Reserved, []tier.Object{r, s}) {
+		if state.ID != "l" || state.Owner != "owner" || !state.FromRestart || !state.Until.Equal(until) ||
+			!sameKeys(state.Pinned, []tier.Object{o, p}) || !sameKeys(state.Reserved, []tier.Object{r, s}) {
 			b.Fatalf("a lease that was taken over has the state %+v", state)
 		}
 		b.inUse(false, freed)
@@ -188,7 +197,8 @@ func reopenedLeases(b *bed) {
 		found := slices.Concat(b.held(l, []tier.Object{o, p}, []tier.Object{r, s}), b.pin(l, o, p))
 		for i, want := range []tier.Placed{before[0], placed[0], placed[1], placed[2], before[0], placed[0]} {
 			if now := found[i]; now.Offset != want.Offset {
-				b.Fatalf("%s was at offset %d, and is at %d after opening again", show(now.Object.Key), want.Offset, now.Offset)
+				b.Fatalf("%s was at offset %d, and is at %d after opening again", show(now.Object.Key), want.Offset,
+					now.Offset)
 			}
 		}
 		if b.o.At != nil {

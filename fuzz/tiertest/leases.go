@@ -30,9 +30,11 @@ func segment(b *bed) {
 func leaseOptions(b *bed) {
 	b.open(0)
 	m := b.memory()
-	for _, o := range []tier.LeaseOptions{{}, {Owner: "x"}, {ID: strings.Repeat("i", 256)}, {ID: "i", Owner: strings.Repeat("o", 256)}} {
+	for _, o := range []tier.LeaseOptions{{}, {Owner: "x"}, {ID: strings.Repeat("i", 256)},
+		{ID: "i", Owner: strings.Repeat("o", 256)}} {
 		l, err := m.Lease(background, o)
-		b.is(fmt.Sprintf("Lease with an ID of %d bytes and an owner of %d", len(o.ID), len(o.Owner)), err, fs.ErrInvalid)
+		b.is(fmt.Sprintf("Lease with an ID of %d bytes and an owner of %d", len(o.ID), len(o.Owner)), err,
+			fs.ErrInvalid)
 		if l != nil {
 			b.Fatalf("Lease returns a lease, and the error %v", err)
 		}
@@ -102,7 +104,8 @@ func sameLease(b *bed) {
 		return b.o.Now().Add(time.Duration(hours) * time.Hour).Truncate(time.Second)
 	}
 	five, three, seven := at(5), at(3), at(7)
-	for _, c := range []struct{ ask, want time.Time }{{five, five}, {three, five}, {seven, seven}, {five, seven}, {time.Time{}, time.Time{}}, {seven, time.Time{}}} {
+	for _, c := range []struct{ ask, want time.Time }{{five, five}, {three, five}, {seven, seven}, {five, seven},
+		{time.Time{}, time.Time{}}, {seven, time.Time{}}} {
 		l := b.leaseUntil("t", c.ask)
 		if got := l.State().Until; !got.Equal(c.want) {
 			b.Fatalf("a lease that was opened until %v has the time %v, expected %v", c.ask, got, c.want)
@@ -164,7 +167,8 @@ func twoOwners(b *bed) {
 	held := b.l.Usage().Held
 	q := b.pin(two, o)
 	if now := b.l.Usage().Held; now != held {
-		b.Fatalf("Usage had %d bytes that can't be evicted with one lease, and has %d with two of the same object", held, now)
+		b.Fatalf("Usage had %d bytes that can't be evicted with one lease, and has %d with two of the same object",
+			held, now)
 	}
 	if p[0].Offset != q[0].Offset {
 		b.Fatalf("two leases have an object at the offsets %d and %d", p[0].Offset, q[0].Offset)
@@ -191,7 +195,8 @@ func reservations(b *bed) {
 	b.state(l, nil, []tier.Object{o, next})
 	for i, p := range b.held(l, nil, []tier.Object{o, next}) {
 		if p.Offset != placed[i].Offset {
-			b.Fatalf("%s was reserved at offset %d, and Held returns %d", show(p.Object.Key), placed[i].Offset, p.Offset)
+			b.Fatalf("%s was reserved at offset %d, and Held returns %d", show(p.Object.Key), placed[i].Offset,
+				p.Offset)
 		}
 	}
 	b.held(other, nil, nil)
@@ -328,7 +333,8 @@ func released(b *bed) {
 // ended expects that a lease answers ErrEnded only. o is there, r is not.
 func (b *bed) ended(l tier.Lease, o, r tier.Object) {
 	b.Helper()
-	b.each("Pin after the end", l.Pin([]tier.Key{o.Key, key("x"), key("")}), tier.ErrEnded, tier.ErrEnded, tier.ErrEnded)
+	b.each("Pin after the end", l.Pin([]tier.Key{o.Key, key("x"), key("")}), tier.ErrEnded, tier.ErrEnded,
+		tier.ErrEnded)
 	b.each("Reserve after the end", l.Reserve([]tier.Object{r, o}), tier.ErrEnded, tier.ErrEnded)
 	b.all("Commit after the end", l.Commit([]tier.Key{r.Key, o.Key}), 2, tier.ErrEnded)
 	b.all("Abort after the end", l.Abort([]tier.Key{r.Key, o.Key}), 2, tier.ErrEnded)
@@ -336,8 +342,8 @@ func (b *bed) ended(l tier.Lease, o, r tier.Object) {
 	b.is("SetUntil after the end", l.SetUntil(time.Time{}), tier.ErrEnded)
 	l.Unpin([]tier.Key{o.Key})
 	l.Expire()
-	if l.Shrink() {
-		b.Fatalf("Shrink gave up something after the end")
+	if l.ReleaseSome() {
+		b.Fatalf("ReleaseSome gave up something after the end")
 	}
 	if n := l.Summary(); n != (tier.LeaseSummary{Ended: true}) {
 		b.Fatalf("a lease has the summary %+v after its end", n)
@@ -367,7 +373,7 @@ func closedLeases(b *bed) {
 	l.Release()
 	l.Expire()
 	b.each("PinPrefix after Close", l.PinPrefix([]tier.Key{o.Key, key("x")}), fs.ErrClosed)
-	_ = l.Shrink()
+	_ = l.ReleaseSome()
 	_ = l.Summary()
 	_ = l.State()
 	_ = m.Leases()

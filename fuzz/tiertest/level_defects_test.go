@@ -366,19 +366,20 @@ var levelDefects = []defect{
 			copy(g.Bytes[65536:], g.Bytes)
 		}
 	})},
-	{"a stream that ends with its last bytes loses them", "round trip", onPut(func(_ *broken, p *tier.Put) func(error) error {
-		if p.From != nil {
-			from := p.From
-			p.From = readerFunc(func(to []byte) (int, error) {
-				n, err := from.Read(to)
-				if errors.Is(err, io.EOF) {
-					n = 0
-				}
-				return n, err
-			})
-		}
-		return nil
-	})},
+	{"a stream that ends with its last bytes loses them", "round trip",
+		onPut(func(_ *broken, p *tier.Put) func(error) error {
+			if p.From != nil {
+				from := p.From
+				p.From = readerFunc(func(to []byte) (int, error) {
+					n, err := from.Read(to)
+					if errors.Is(err, io.EOF) {
+						n = 0
+					}
+					return n, err
+				})
+			}
+			return nil
+		})},
 	{"one read is the whole stream", "round trip", onPut(func(_ *broken, p *tier.Put) func(error) error {
 		if p.From != nil {
 			to := make([]byte, p.Object.Size)
@@ -595,15 +596,16 @@ var levelDefects = []defect{
 		}
 		return nil
 	})},
-	{"Put of another size of what is there is refused", "put again", onPut(func(b *broken, p *tier.Put) func(error) error {
-		f := b.Map.Stat(background, []tier.Key{p.Object.Key})[0]
-		return func(err error) error {
-			if f.Err == nil && f.Object.Size != p.Object.Size {
-				return fs.ErrInvalid
+	{"Put of another size of what is there is refused", "put again",
+		onPut(func(b *broken, p *tier.Put) func(error) error {
+			f := b.Map.Stat(background, []tier.Key{p.Object.Key})[0]
+			return func(err error) error {
+				if f.Err == nil && f.Object.Size != p.Object.Size {
+					return fs.ErrInvalid
+				}
+				return err
 			}
-			return err
-		}
-	})},
+		})},
 
 	{"a batch is put from its end", "put again", func(b *broken) {
 		b.put = func(ctx context.Context, puts []tier.Put) {
@@ -652,12 +654,18 @@ var levelDefects = []defect{
 
 	{"forgets the note", "descriptions", describes(func(o *tier.Object) { o.Note = nil })},
 	{"a note is a text", "descriptions", describes(func(o *tier.Object) { o.Note = bytes.ToValidUTF8(o.Note, nil) })},
-	{"a note has at most 255 bytes", "descriptions", describes(func(o *tier.Object) { o.Note = o.Note[:min(len(o.Note), 255)] })},
+	{"a note has at most 255 bytes", "descriptions", describes(func(o *tier.Object) {
+		o.Note = o.Note[:min(len(o.Note), 255)]
+	})},
 	{"forgets the tenant", "descriptions", describes(func(o *tier.Object) { o.Tenant = "" })},
 	{"forgets the parent", "descriptions", describes(func(o *tier.Object) { o.Parent = "" })},
 	{"forgets the cost", "descriptions", describes(func(o *tier.Object) { o.Cost = 0 })},
-	{"a cost in microseconds", "descriptions", describes(func(o *tier.Object) { o.Cost = o.Cost.Truncate(time.Microsecond) })},
-	{"a tenant is a line", "descriptions", describes(func(o *tier.Object) { o.Tenant, _, _ = strings.Cut(o.Tenant, "\n") })},
+	{"a cost in microseconds", "descriptions", describes(func(o *tier.Object) {
+		o.Cost = o.Cost.Truncate(time.Microsecond)
+	})},
+	{"a tenant is a line", "descriptions", describes(func(o *tier.Object) {
+		o.Tenant, _, _ = strings.Cut(o.Tenant, "\n")
+	})},
 	{"List forgets the note", "descriptions", func(b *broken) {
 		describes(func(o *tier.Object) { o.Note = nil })(b)
 		b.stat, b.get = nil, nil
@@ -684,9 +692,18 @@ var levelDefects = []defect{
 		}
 		return k
 	})},
-	{"names are cut at 255 bytes", "odd keys", names(func(k tier.Key) tier.Key { k.Name = k.Name[:min(len(k.Name), 255)]; return k })},
-	{"names are UTF-8", "odd keys", names(func(k tier.Key) tier.Key { k.Name = strings.ToValidUTF8(k.Name, "?"); return k })},
-	{"names are escaped once too often", "odd keys", names(func(k tier.Key) tier.Key { k.Name = strings.ReplaceAll(k.Name, "%2F", "/"); return k })},
+	{"names are cut at 255 bytes", "odd keys", names(func(k tier.Key) tier.Key {
+		k.Name = k.Name[:min(len(k.Name), 255)]
+		return k
+	})},
+	{"names are UTF-8", "odd keys", names(func(k tier.Key) tier.Key {
+		k.Name = strings.ToValidUTF8(k.Name, "?")
+		return k
+	})},
+	{"names are escaped once too often", "odd keys", names(func(k tier.Key) tier.Key {
+		k.Name = strings.ReplaceAll(k.Name, "%2F", "/")
+		return k
+	})},
 	{"temporary names are hidden", "odd keys", func(b *broken) {
 		b.list = func(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
 			return func(yield func(tier.Object, error) bool) {
@@ -706,7 +723,10 @@ var levelDefects = []defect{
 		joined := k.Space + "/" + k.Name
 		return tier.Key{Name: joined[:min(len(joined), tier.MaxName)]}
 	})},
-	{"spaces have no case", "spaces", names(func(k tier.Key) tier.Key { k.Space = strings.ToLower(k.Space); return k })},
+	{"spaces have no case", "spaces", names(func(k tier.Key) tier.Key {
+		k.Space = strings.ToLower(k.Space)
+		return k
+	})},
 	{"List of a space has all", "spaces", func(b *broken) {
 		b.list = func(ctx context.Context, _ string) iter.Seq2[tier.Object, error] { return b.Map.List(ctx, "") }
 	}},
@@ -1066,7 +1086,9 @@ var levelDefects = []defect{
 			}
 		})(b)
 	}},
-	{"tenants are counted together", "counts", counted(func(u *tier.Usage) { u.Tenants = map[string]int64{"a": u.Bytes} })},
+	{"tenants are counted together", "counts", counted(func(u *tier.Usage) {
+		u.Tenants = map[string]int64{"a": u.Bytes}
+	})},
 	{"Get counts bytes", "counts", afterCalls(func(b *broken) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -1117,15 +1139,17 @@ var levelDefects = []defect{
 			}
 		}
 	}},
-	{"half an object stays when the context ends", "context ends in Put", onPut(func(b *broken, p *tier.Put) func(error) error {
-		return func(err error) error {
-			if errors.Is(err, context.Canceled) && p.From != nil {
-				b.Map.Put(background, []tier.Put{{Object: p.Object, Bytes: make([]byte, p.Object.Size)}})
+	{"half an object stays when the context ends", "context ends in Put",
+		onPut(func(b *broken, p *tier.Put) func(error) error {
+			return func(err error) error {
+				if errors.Is(err, context.Canceled) && p.From != nil {
+					b.Map.Put(background, []tier.Put{{Object: p.Object, Bytes: make([]byte, p.Object.Size)}})
+				}
+				return err
 			}
-			return err
-		}
-	})},
-	{"the end of the context is a short stream", "context ends while a stream waits", failOn(context.Canceled, io.ErrUnexpectedEOF)},
+		})},
+	{"the end of the context is a short stream", "context ends while a stream waits",
+		failOn(context.Canceled, io.ErrUnexpectedEOF)},
 	{"a Get goes on when the context ends", "context ends in Get", func(b *broken) {
 		b.get = func(ctx context.Context, gets []tier.Get) { b.Map.Get(begun(ctx), gets) }
 	}},
@@ -1235,7 +1259,10 @@ var levelDefects = []defect{
 		b.delete = func(ctx context.Context, keys []tier.Key) []error { return live().Delete(ctx, keys) }
 	})},
 	{"List after Close", "closed", afterClose(func(b *broken, live func() *Map) {
-		b.list = func(ctx context.Context, space string) iter.Seq2[tier.Object, error] { return live().List(ctx, space) }
+		b.list = func(ctx context.Context, space string) iter.Seq2[tier.Object,
+			error] {
+			return live().List(ctx, space)
+		}
 	})},
 	{"List after Close is empty", "closed", func(b *broken) {
 		b.list = func(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
@@ -1421,7 +1448,9 @@ var levelDefects = []defect{
 		}
 	}},
 
-	{"the oldest goes, with children or not", "children first", evicts(func(_ *Map, x *entry, _ tier.Object) bool { return !x.held() })},
+	{"the oldest goes, with children or not", "children first", evicts(func(_ *Map, x *entry, _ tier.Object) bool {
+		return !x.held()
+	})},
 	{"a parent goes with its last but one child", "branches", evicts(func(m *Map, x *entry, _ tier.Object) bool {
 		children := 0
 		for _, y := range m.objects {
@@ -1463,7 +1492,9 @@ var levelDefects = []defect{
 		}
 		return nil
 	})},
-	{"an ancestor goes for what is stored", "ancestors stay", evicts(func(_ *Map, x *entry, _ tier.Object) bool { return !x.held() })},
+	{"an ancestor goes for what is stored", "ancestors stay", evicts(func(_ *Map, x *entry, _ tier.Object) bool {
+		return !x.held()
+	})},
 	{"the parent goes for what is stored", "ancestors stay", evicts(func(m *Map, x *entry, _ tier.Object) bool {
 		return !x.held() && !m.hasChild(x)
 	})},
@@ -1476,7 +1507,7 @@ var levelDefects = []defect{
 		}
 	})},
 	{"no room is too large", "ancestors stay", failOn(tier.ErrFull, tier.ErrTooLarge)},
-	{"grandparents are strangers", "ancestors before others", evicts(func(m *Map, x *entry, o tier.Object) bool {
+	{"grandparents count as unrelated", "ancestors before others", evicts(func(m *Map, x *entry, o tier.Object) bool {
 		return !x.held() && x.Name != o.Parent
 	})},
 	{"a batch that has no room is refused", "chain as batch", func(b *broken) {

@@ -81,7 +81,8 @@ func NewMap(o MapOptions) *Map {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Map{o: o, objects: map[tier.Key]*entry{}, dropped: map[*entry]bool{}, leases: map[string]*mapLease{}, next: 64}
+	return &Map{o: o, objects: map[tier.Key]*entry{}, dropped: map[*entry]bool{}, leases: map[string]*mapLease{},
+		next: 64}
 }
 
 // Name implements tier.Level.
@@ -150,7 +151,8 @@ func (m *Map) Usage() tier.Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
-	u := tier.Usage{Bytes: m.bytes, Capacity: m.o.Capacity, Evicted: m.evicted, Corrupt: m.corrupt, Tenants: map[string]int64{}}
+	u := tier.Usage{Bytes: m.bytes, Capacity: m.o.Capacity, Evicted: m.evicted, Corrupt: m.corrupt,
+		Tenants: map[string]int64{}}
 	count := func(x *entry) {
 		if x.held() {
 			u.Held += m.size(x.Object)
@@ -179,7 +181,7 @@ func (m *Map) Damage(k tier.Key) bool {
 	if x == nil || x.state != there || x.Size == 0 {
 		return false
 	}
-	bytes := append([]byte(nil), x.bytes...) // somebody may be reading the old ones
+	bytes := append([]byte(nil), x.bytes...) // a reader may still use the old ones
 	bytes[len(bytes)-1] ^= 1
 	x.bytes = bytes
 	return true
@@ -226,7 +228,8 @@ func (m *Map) use(x *entry) {
 // add makes room for an object and takes it. Its bytes are not there yet.
 func (m *Map) add(o tier.Object, s state) (*entry, error) {
 	if o.Size > math.MaxInt64-m.o.Overhead || o.Size > math.MaxInt32 || m.o.Capacity > 0 && m.size(o) > m.o.Capacity {
-		return nil, fmt.Errorf("tiertest: level %s: object %v has %d bytes: %w", m.o.Name, o.Key, o.Size, tier.ErrTooLarge)
+		return nil, fmt.Errorf("tiertest: level %s: object %v has %d bytes: %w", m.o.Name, o.Key, o.Size,
+			tier.ErrTooLarge)
 	}
 	// In the index from here on: so its parent has a child, and stays.
 	x := &entry{Object: o, state: s, offset: m.next}
@@ -235,7 +238,8 @@ func (m *Map) add(o tier.Object, s state) (*entry, error) {
 		victim := m.victim()
 		if victim == nil {
 			delete(m.objects, o.Key)
-			return nil, fmt.Errorf("tiertest: level %s: object %v has %d bytes: %w", m.o.Name, o.Key, o.Size, tier.ErrFull)
+			return nil, fmt.Errorf("tiertest: level %s: object %v has %d bytes: %w", m.o.Name, o.Key, o.Size,
+				tier.ErrFull)
 		}
 		m.remove(victim)
 		m.evicted++
@@ -247,7 +251,7 @@ func (m *Map) add(o tier.Object, s state) (*entry, error) {
 	return x, nil
 }
 
-// victim returns the object that was not used for the longest time, of those that nobody holds
+// victim returns the object that was not used for the longest time, of those that are not held
 // and that are no parent of another one.
 func (m *Map) victim() *entry {
 	parents := map[tier.Key]bool{}

@@ -76,7 +76,8 @@ func (m *Map) get(ctx context.Context, g *tier.Get) {
 	case g.Into != nil:
 		into, err := g.Into(g.Object)
 		if err == nil && int64(len(into)) != g.Object.Size {
-			err = fmt.Errorf("tiertest: object %v has %d bytes, and Into returned %d: %w", g.Key, g.Object.Size, len(into), fs.ErrInvalid)
+			err = fmt.Errorf("tiertest: object %v has %d bytes, and Into returned %d: %w", g.Key, g.Object.Size,
+				len(into), fs.ErrInvalid)
 		}
 		if g.Err = err; err == nil {
 			copy(into, from)
@@ -98,7 +99,8 @@ func (m *Map) read(g *tier.Get) ([]byte, error) {
 	}
 	if crc32.ChecksumIEEE(x.bytes) != x.sum {
 		m.drop(x)
-		return nil, fmt.Errorf("tiertest: level %s: object %v: %w", m.o.Name, g.Key, errors.Join(tier.ErrNotFound, tier.ErrCorrupt))
+		return nil, fmt.Errorf("tiertest: level %s: object %v: %w", m.o.Name, g.Key,
+			errors.Join(tier.ErrNotFound, tier.ErrCorrupt))
 	}
 	m.use(x)
 	g.Object = x.Object
@@ -120,7 +122,8 @@ func (m *Map) put(ctx context.Context, p *tier.Put) error {
 	from := p.From
 	if from == nil {
 		if int64(len(p.Bytes)) != o.Size {
-			return fmt.Errorf("tiertest: object %v has %d bytes, and its size is %d: %w", o.Key, len(p.Bytes), o.Size, fs.ErrInvalid)
+			return fmt.Errorf("tiertest: object %v has %d bytes, and its size is %d: %w", o.Key, len(p.Bytes), o.Size,
+				fs.ErrInvalid)
 		}
 		from = bytes.NewReader(p.Bytes)
 	}

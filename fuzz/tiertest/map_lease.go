@@ -28,7 +28,8 @@ type mapLease struct {
 // Lease implements tier.MemoryLevel.
 func (m *Map) Lease(ctx context.Context, o tier.LeaseOptions) (tier.Lease, error) {
 	if o.ID == "" || len(o.ID) > 255 || len(o.Owner) > 255 {
-		return nil, fmt.Errorf("tiertest: a lease with an ID of %d bytes and an owner of %d: %w", len(o.ID), len(o.Owner), fs.ErrInvalid)
+		return nil, fmt.Errorf("tiertest: a lease with an ID of %d bytes and an owner of %d: %w", len(o.ID),
+			len(o.Owner), fs.ErrInvalid)
 	}
 	var l *mapLease
 	err := m.call(ctx, func() error {
@@ -99,7 +100,8 @@ func (l *mapLease) charge(x *entry, had bool) error {
 	if l.account == nil {
 		return nil
 	}
-	c := tier.Charge{Size: x.Size, Had: had, Objects: l.m.leased.Objects, Bytes: l.m.leased.Bytes, Pins: l.m.leased.Pins + 1}
+	c := tier.Charge{Size: x.Size, Had: had, Objects: l.m.leased.Objects, Bytes: l.m.leased.Bytes,
+		Pins: l.m.leased.Pins + 1}
 	if x.charged == 0 {
 		c.Objects++
 		c.Bytes += x.Size
@@ -246,7 +248,8 @@ func (l *mapLease) Held(keys []tier.Key) []tier.Placed {
 			if x := of(l.pinned, k); x != nil {
 				placed[i] = place(x)
 			} else if x := of(l.reserved, k); x != nil {
-				placed[i] = tier.Placed{Object: x.Object, Offset: x.offset, Err: fmt.Errorf("tiertest: object %v: %w", k, tier.ErrPending)}
+				placed[i] = tier.Placed{Object: x.Object, Offset: x.offset,
+					Err: fmt.Errorf("tiertest: object %v: %w", k, tier.ErrPending)}
 			} else {
 				placed[i].Err = fmt.Errorf("tiertest: lease %q does not have object %v: %w", l.id, k, tier.ErrNotFound)
 			}
@@ -429,13 +432,14 @@ func (l *mapLease) Expire() {
 	})
 }
 
-// mostOfMany is what a large lease keeps in Shrink.
+// mostOfMany is what a large lease gives up in ReleaseSome.
 const mostOfMany = 64
 
-// Shrink implements tier.Lease.
-func (l *mapLease) Shrink() (some bool) {
-	_ = l.call(func() { // a lease that has ended is not large
-		if some = len(l.pinned)+len(l.reserved) > mostOfMany; !some {
+// ReleaseSome implements tier.Lease.
+func (l *mapLease) ReleaseSome() (more bool) {
+	_ = l.call(func() { // an ended lease has nothing left
+		if more = len(l.pinned)+len(l.reserved) > mostOfMany; !more {
+			l.end()
 			return
 		}
 		for range mostOfMany {
@@ -449,7 +453,7 @@ func (l *mapLease) Shrink() (some bool) {
 			l.reserved = l.reserved[:last]
 		}
 	})
-	return some
+	return more
 }
 
 // Release implements tier.Lease.
@@ -473,7 +477,8 @@ func (l *mapLease) Summary() tier.LeaseSummary {
 	if l.ended {
 		return tier.LeaseSummary{Ended: true}
 	}
-	return tier.LeaseSummary{Pinned: len(s.Pinned), Reserved: len(s.Reserved), Bytes: s.Bytes, Until: s.Until, Expired: l.expired}
+	return tier.LeaseSummary{Pinned: len(s.Pinned), Reserved: len(s.Reserved), Bytes: s.Bytes, Until: s.Until,
+		Expired: l.expired}
 }
 
 func (l *mapLease) state() tier.LeaseState {
@@ -482,7 +487,9 @@ func (l *mapLease) state() tier.LeaseState {
 		s.Pinned = append(s.Pinned, x.Key)
 		s.Bytes += l.m.size(x.Object)
 	}
-	rand.Shuffle(len(s.Pinned), func(i, j int) { s.Pinned[i], s.Pinned[j] = s.Pinned[j], s.Pinned[i] }) // they have no order
+	rand.Shuffle(len(s.Pinned), func(i, j int) {
+		s.Pinned[i], s.Pinned[j] = s.Pinned[j], s.Pinned[i]
+	}) // they have no order
 	for _, x := range l.reserved {
 		s.Reserved = append(s.Reserved, x.Key)
 		s.Bytes += l.m.size(x.Object)

@@ -12,8 +12,8 @@ import (
 // Options describe the level that is tested, and how it is reached behind its back. Only Open is needed. What
 // a level has no hook for is not tested, and the log of the test names it.
 type Options struct {
-	// Open opens a new level without objects, which shares none with other levels of the test. capacity is its
-	// most bytes; 0 is no limit, or so much that 64 MiB have room. Levels are closed by the test; Open
+	// Open opens a new level without objects, which shares none with other levels of the test. capacity is
+	// its most bytes; 0 is no limit, or so much that 64 MiB have room. Levels are closed by the test; Open
 	// removes whatever else it made, with t.Cleanup.
 	Open func(t testing.TB, capacity int64) tier.Level
 	// Reopen opens what a closed level has left, with the same capacity. A level that keeps nothing has none.
@@ -24,11 +24,11 @@ type Options struct {
 	Kill func(t testing.TB, l tier.Level) tier.Level
 	// Damage changes a byte of an object where the level keeps it.
 	Damage func(t testing.TB, l tier.Level, k tier.Key)
-	// At returns n bytes at an offset of the segment of a tier.MemoryLevel, by a mapping of its own. It is for
-	// [Memory].
+	// At returns n bytes at an offset of the segment of a tier.MemoryLevel, by a mapping of its own. It is
+	// for [Memory].
 	At func(t testing.TB, l tier.Level, offset uint64, n int64) []byte
-	// Now is the clock that ends leases, time.Now if nil, and Advance puts it forward. They are for [Memory], which
-	// waits for the clock if Advance is nil.
+	// Now is the clock that ends leases, time.Now if nil, and Advance puts it forward. They are for [Memory],
+	// which waits for the clock if Advance is nil.
 	Now     func() time.Time
 	Advance func(d time.Duration)
 
@@ -119,13 +119,16 @@ func (o *Options) validate(t testing.TB) {
 		t.Fatalf("tiertest: the option Open is not set")
 	}
 	if o.Capacity < 0 || o.Histories < 0 || o.Capacity > 0 && o.Capacity < 1<<10 {
-		t.Fatalf("tiertest: the options have a Capacity of %d, which is below 1024, or %d Histories", o.Capacity, o.Histories)
+		t.Fatalf("tiertest: the options have a Capacity of %d, which is below 1024, or %d Histories", o.Capacity,
+			o.Histories)
 	}
 	if o.Advance != nil && o.Now == nil {
 		t.Fatalf("tiertest: the option Advance is set, and Now is not")
 	}
 	for _, name := range o.Without {
-		known := slices.ContainsFunc(slices.Concat(levelChecks, memoryChecks), func(c check) bool { return c.isNamed(name) })
+		known := slices.ContainsFunc(slices.Concat(levelChecks, memoryChecks), func(c check) bool {
+			return c.isNamed(name)
+		})
 		if !known {
 			t.Fatalf("tiertest: the option Without: there is no test %q", name)
 		}

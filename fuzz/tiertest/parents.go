@@ -47,7 +47,8 @@ func (b *bed) press(family []tier.Object, hot []tier.Object, unit int64) {
 	}
 	b.put(object("press", b.o.Capacity/16*13))
 	if n := b.rooted(family); n > 3 {
-		b.Fatalf("%d objects of %d bytes are there beside one of %d bytes, and the capacity is %d", n, unit, b.o.Capacity/16*13, b.o.Capacity)
+		b.Fatalf("%d objects of %d bytes are there beside one of %d bytes, and the capacity is %d", n, unit,
+			b.o.Capacity/16*13, b.o.Capacity)
 	}
 	if err := bounds(b.l.Usage()); err != nil {
 		b.Fatalf("%v", err)
@@ -103,11 +104,13 @@ func lateParents(b *bed) {
 	b.press(family, []tier.Object{lateChild, backChild}, unit)
 }
 
-// childlessGoes: a parent whose children were deleted is an object like others, and so is a child without parent.
+// childlessGoes: a parent whose children were deleted is an object like others, and so is a child without
+// parent.
 func childlessGoes(b *bed) {
 	unit := b.openLimited()
 	for i := range 40 {
-		parent, c := object(fmt.Sprintf("parent %d", i), unit), child(fmt.Sprintf("child %d", i), fmt.Sprintf("parent %d", i), unit)
+		parent, c := object(fmt.Sprintf("parent %d", i), unit),
+			child(fmt.Sprintf("child %d", i), fmt.Sprintf("parent %d", i), unit)
 		b.put(parent, c)
 		if i%2 == 0 {
 			b.delete(c)
@@ -146,7 +149,8 @@ func ancestorsStay(b *bed) {
 	}
 	b.get(there...)
 	last := there[len(there)-1]
-	puts := []tier.Put{putOf(child("another", last.Name, unit)), putOf(there[1]), putOf(child("third", last.Name, 2*unit))}
+	puts := []tier.Put{putOf(child("another", last.Name, unit)), putOf(there[1]),
+		putOf(child("third", last.Name, 2*unit))}
 	b.l.Put(background, puts)
 	b.is("Put of a child, with ancestors only in the level", puts[0].Err, tier.ErrFull)
 	b.is("Put of what is there", puts[1].Err, nil)
@@ -170,7 +174,7 @@ func ancestorsStay(b *bed) {
 		b.Fatalf("the leaf of a full chain is there, and another object was stored")
 	}
 	b.rooted(there)
-	b.put(object("stranger", unit)) // of which nothing is an ancestor
+	b.put(object("unrelated", unit)) // no object is its ancestor
 	b.rooted(there)
 }
 
@@ -220,7 +224,8 @@ func chainAsBatch(b *bed) {
 		n++
 	}
 	if n < 4 || n == len(puts) {
-		b.Fatalf("%d of a chain of %d objects of %d bytes were stored, and the capacity is %d", n, len(puts), unit, b.o.Capacity)
+		b.Fatalf("%d of a chain of %d objects of %d bytes were stored, and the capacity is %d", n, len(puts), unit,
+			b.o.Capacity)
 	}
 	b.is("Put of the first of a chain that has no room", puts[n].Err, tier.ErrFull)
 	for i, p := range puts {
@@ -252,7 +257,8 @@ func spacesOfParents(b *bed) {
 // circles: parents that go round in a circle make nothing hang, and can be deleted.
 func circles(b *bed) {
 	unit := b.openLimited()
-	circle := []tier.Object{child("a", "b", unit), child("b", "a", unit), child("c", "e", unit), child("d", "c", unit), child("e", "d", unit)}
+	circle := []tier.Object{child("a", "b", unit), child("b", "a", unit), child("c", "e", unit),
+		child("d", "c", unit), child("e", "d", unit)}
 	b.wait("Put of a circle of parents", func() { b.l.Put(background, nil) })
 	for _, o := range circle {
 		var err error

@@ -71,7 +71,8 @@ func killed(b *bed) {
 // reopened ends the level in some way, and opens it again, a few times.
 func (b *bed) reopened(end func(), open func(testing.TB, tier.Level) tier.Level) {
 	b.open(0)
-	objects := []tier.Object{object("empty", 0), object("a", 5000), child("b", "a", 100), object("../c\n", 4096), object("big", 1<<20)}
+	objects := []tier.Object{object("empty", 0), object("a", 5000), child("b", "a", 100), object("../c\n", 4096),
+		object("big", 1<<20)}
 	objects[1].Note, objects[1].Tenant, objects[1].Cost = []byte("note\x00"), "t", 12345
 	for i := range 30 {
 		objects = append(objects, child(fmt.Sprintf("%d", i), "empty", int64(i*i)))
@@ -143,7 +144,8 @@ func killedInPut(b *bed) {
 	b.put(half)
 	b.get(o, half)
 	b.has(o, half)
-	// The level that was killed goes on here, as it would not: whatever it does with what it has, it is answered.
+	// The level that was killed goes on here, as it would not: whatever it does with what it has, it is
+	// answered.
 	close(g.open)
 	b.until("Put of the level that was killed", stuck)
 }

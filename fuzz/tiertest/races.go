@@ -48,7 +48,7 @@ func invisible(b *bed) {
 	if u := b.l.Usage(); u.Objects != 1 && u.Objects != -1 {
 		b.Fatalf("Usage beside a Put that is not done has %d objects, and 1 is there", u.Objects)
 	}
-	b.get(other) // nobody waits
+	b.get(other) // no caller waits
 	close(g.open)
 	b.until("Put", done)
 	b.is("Put", puts[0].Err, nil)
@@ -188,7 +188,8 @@ func history(b *bed) {
 		}()
 		names := rapid.SampledFrom([]string{"a", "A", "b/c", "b", "../d", "e\n", ""})
 		draw := func() tier.Object {
-			o := tier.Object{Key: tier.Key{Space: space, Name: names.Draw(t, "name")}, Size: rapid.Int64Range(0, 5000).Draw(t, "size")}
+			o := tier.Object{Key: tier.Key{Space: space, Name: names.Draw(t, "name")},
+				Size: rapid.Int64Range(0, 5000).Draw(t, "size")}
 			o.Note = rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "note")
 			o.Tenant = rapid.SampledFrom([]string{"", "t", "u"}).Draw(t, "tenant")
 			if o.Name != "b" {
@@ -279,7 +280,8 @@ func history(b *bed) {
 				}
 			},
 			"delete": func(t *rapid.T) {
-				keys := []tier.Key{{Space: space, Name: names.Draw(t, "name")}, {Space: space, Name: names.Draw(t, "name")}}
+				keys := []tier.Key{{Space: space, Name: names.Draw(t, "name")},
+					{Space: space, Name: names.Draw(t, "name")}}
 				errs := b.l.Delete(background, keys)
 				for i, k := range keys {
 					expect("Delete", errs[i], answer(k))
@@ -304,8 +306,8 @@ func history(b *bed) {
 	b.has()
 }
 
-// histories: random calls of several goroutines, with eviction where the level has a capacity. Since objects never change, a
-// Get returns what was put, or a miss; what nobody deletes nor evicts is there.
+// histories: random calls of several goroutines, with eviction where the level has a capacity. Since objects
+// never change, a Get returns what was put, or a miss; an object that was not deleted or evicted is there.
 func histories(b *bed) {
 	for round := range b.o.Histories {
 		size := int64(2000)
@@ -329,7 +331,7 @@ func histories(b *bed) {
 		}
 		b.together(5, func(g int) error {
 			r := rand.New(rand.NewPCG(uint64(round), uint64(g)))
-			own := object(fmt.Sprintf("own %d", g), 300) // nobody else's
+			own := object(fmt.Sprintf("own %d", g), 300) // of this goroutine only
 			hasOwn := false
 			for range 100 {
 				o := named(r.IntN(40))
@@ -375,7 +377,8 @@ func histories(b *bed) {
 					}
 					hasOwn = !hasOwn
 					if f := b.l.Stat(background, []tier.Key{own.Key})[0]; err == nil && (f.Err == nil) != hasOwn {
-						err = fmt.Errorf("Stat of what only this goroutine puts and deletes: %w, and it is there: %v", errOr(f.Err), hasOwn)
+						err = fmt.Errorf("Stat of what only this goroutine puts and deletes: %w, and it is there: %v",
+							errOr(f.Err), hasOwn)
 					}
 				}
 				if err != nil {

@@ -25,7 +25,8 @@ func (w *gatedWriter) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// deletedWhileRead: what a Get has begun to read is whole, or a miss, though the object goes and others take its room.
+// deletedWhileRead: what a Get has begun to read is whole, or a miss, though the object goes and others take
+// its room.
 func deletedWhileRead(b *bed) {
 	b.whileRead(func(o tier.Object) {
 		b.l.Delete(background, []tier.Key{o.Key})
@@ -105,7 +106,10 @@ func readTogether(b *bed) {
 		for n := range 20 {
 			o := objects[(i+n)%len(objects)]
 			var to bytes.Buffer
-			gets := []tier.Get{{Key: o.Key}, {Key: o.Key, To: &to}, {Key: o.Key, Into: func(x tier.Object) ([]byte, error) { return make([]byte, x.Size), nil }}}
+			gets := []tier.Get{{Key: o.Key}, {Key: o.Key, To: &to},
+				{Key: o.Key, Into: func(x tier.Object) ([]byte, error) {
+					return make([]byte, x.Size), nil
+				}}}
 			b.l.Get(background, gets)
 			for j, g := range gets {
 				if g.Err != nil {

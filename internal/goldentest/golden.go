@@ -98,3 +98,16 @@ func AsError(raw json.RawMessage) *Error {
 	}
 	return &e
 }
+
+// ItemForms returns the newest release of each form of items, the oldest form first: for tests that hold in every form.
+func ItemForms() []*pycompat.Generation {
+	var out []*pycompat.Generation
+	for _, g := range pycompat.Releases() {
+		if n := len(out); n > 0 && out[n-1].ItemForm == g.ItemForm {
+			out[n-1] = g
+		} else {
+			out = append(out, g)
+		}
+	}
+	return out
+}

@@ -112,13 +112,17 @@ func (l *Location) set(query string) error {
 		}
 	}
 	if !options.Has("shared") {
-		l.Shared = l.Foreign()
+		l.Shared = l.foreign()
 	}
 	return nil
 }
 
-// Foreign reports whether the layout is another program's, whose files do not contain the space of their objects.
-func (l Location) Foreign() bool { return l.Layout != nil && l.Layout.Name() != disk.Native{}.Name() }
+// foreign reports whether the layout is another program's, which may use the folder, too.
+func (l Location) foreign() bool { return l.Layout != nil && l.Layout.Name() != disk.Native{}.Name() }
+
+// NeedsSpace reports whether files of the layout do not contain the space of their objects. That is all that a disk
+// could refuse of a layout without options.
+func (l Location) NeedsSpace() bool { return disk.Options{Layout: l.Layout}.Validate() != nil }
 
 // Identify returns a folder's location with its layout, space and Shared: what the text does not say, the
 // folder does, if it was opened before. Another folder, also one that is not there, is of the layout native
@@ -133,7 +137,7 @@ func (l Location) Identify(create bool) (Location, error) {
 		if l.Layout, err = layoutNamed(name); err != nil {
 			return l, fmt.Errorf("%s is of another release: %w", l.Folder, err)
 		}
-		l.Shared = l.Shared || l.Foreign()
+		l.Shared = l.Shared || l.foreign()
 	case err == nil && l.Layout.Name() != name:
 		return l, fmt.Errorf("%s is a root of the layout %s, not %s: %w", l.Folder, name, l.Layout.Name(), fs.ErrInvalid)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
@@ -149,7 +153,7 @@ func (l Location) Identify(create bool) (Location, error) {
 		l.Layout = disk.Native{}
 	}
 	l.Space = cmp.Or(l.Space, space)
-	if l.Space == "" && l.Foreign() {
+	if l.Space == "" && l.NeedsSpace() {
 		l.Space = l.Layout.Name()
 	}
 	return l, nil

@@ -61,14 +61,14 @@ func TestFolderKnowsItsLayout(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, said.Layout, alone.Layout)
 			require.Equal(t, said.Space, alone.Space)
-			require.Equal(t, said.Foreign(), alone.Shared, "without a word, what others wrote is theirs, too")
+			require.Equal(t, said.foreign(), alone.Shared, "without a word, what others wrote is theirs, too")
 			level, err = alone.Open(t.Context(), Options{ReadOnly: true})
 			require.NoError(t, err)
 			require.NoError(t, level.Close())
 
 			other, err := Parse(folder + "?layout=native")
 			require.NoError(t, err)
-			if _, err = other.Identify(true); said.Foreign() {
+			if _, err = other.Identify(true); said.foreign() {
 				require.ErrorIs(t, err, fs.ErrInvalid)
 				require.ErrorContains(t, err, "is a root of the layout "+said.Layout.Name())
 			} else {
@@ -111,4 +111,12 @@ func TestSegment(t *testing.T) {
 	again, err := Location{Segment: "s"}.Open(t.Context(), Options{ShmDir: dir})
 	require.NoError(t, err)
 	require.NoError(t, again.(*memory.Level).Remove())
+}
+
+func TestLayoutsThatNeedASpace(t *testing.T) {
+	for text, want := range map[string]bool{"/x": false, "/x?layout=native": false, "/x?layout=vllm-ec": true, "/x?layout=lmcache&space=s": true} {
+		l, err := Parse(text)
+		require.NoError(t, err)
+		require.Equal(t, want, l.NeedsSpace(), text)
+	}
 }

@@ -10,7 +10,8 @@ import (
 // (64 to a word, the lowest first) by a policy MPOL_*, and to move those that
 // are mapped already. The mapping begins at a page.
 func Bind(b []byte, policy int, mask []uint64) error {
-	_, _, e := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(policy),
+	_, _, e := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+		uintptr(policy),
 		uintptr(unsafe.Pointer(unsafe.SliceData(mask))), uintptr(len(mask)*64+1), unix.MPOL_MF_MOVE)
 	if e != 0 {
 		return e
@@ -23,7 +24,8 @@ func Bind(b []byte, policy int, mask []uint64) error {
 func Incore(b []byte) ([]byte, error) {
 	page := unix.Getpagesize()
 	out := make([]byte, (len(b)+page-1)/page)
-	_, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(unsafe.Pointer(unsafe.SliceData(out))))
+	_, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(out))))
 	if e != 0 {
 		return nil, e
 	}

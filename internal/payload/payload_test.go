@@ -61,13 +61,13 @@ func TestVerify(t *testing.T) {
 	pool.Publish(id)
 	r := sidecar.Record{
 		Address: address, ID: id, Size: len(b) + shmring.HeaderSize,
-		DescriptionOffset: front, DescriptionLength: d.Size(), Sum: sidecar.PayloadSum(3, b, len(b), false),
+		DescriptionOffset: front, DescriptionLength: d.Size(), Sum: sidecar.PayloadSum(b, len(b), false),
 	}
-	got, err := payload.Verify(ring, 3, r, true)
+	got, err := payload.Verify(ring, r, true)
 	require.NoError(t, err)
 	require.Equal(t, "key", got.Key)
 	pool.Kill(id) // as a writer does that is about to evict it
-	_, err = payload.Verify(ring, 3, r, true)
+	_, err = payload.Verify(ring, r, true)
 	require.NoError(t, err)
 	for want, change := range map[string]func(r *sidecar.Record){
 		"size of the chunk":        func(r *sidecar.Record) { r.Size++ },
@@ -77,12 +77,12 @@ func TestVerify(t *testing.T) {
 	} {
 		other := r
 		change(&other)
-		_, err := payload.Verify(ring, 3, other, true)
+		_, err := payload.Verify(ring, other, true)
 		require.ErrorContains(t, err, want)
 		require.ErrorIs(t, err, shmring.ErrCorrupt)
 	}
 	b[front+8] ^= 1 // in the description
-	_, err = payload.Verify(ring, 3, r, true)
+	_, err = payload.Verify(ring, r, true)
 	require.ErrorContains(t, err, "checksum of the payload")
 }
 

@@ -38,14 +38,13 @@ func differs(ring []byte, r sidecar.Record, offset int, what string, got int64, 
 	return &shmring.CorruptError{Offset: at, What: what, Got: got, Want: want}
 }
 
-// Verify is Locate, and compares the payload with the checksum of its entry, in a sidecar of a layout. It
-// returns the description.
-func Verify(ring []byte, layout int, r sidecar.Record, plain bool) (d Description, err error) {
+// Verify is Locate, and compares the payload with the checksum of its entry. It returns the description.
+func Verify(ring []byte, r sidecar.Record, plain bool) (d Description, err error) {
 	payload, description, err := Locate(ring, r, plain)
 	if err != nil {
 		return d, err
 	}
-	if sum := sidecar.PayloadSum(layout, payload, r.DescriptionOffset+r.DescriptionLength, r.Full); sum != r.Sum {
+	if sum := sidecar.PayloadSum(payload, r.DescriptionOffset+r.DescriptionLength, r.Full); sum != r.Sum {
 		return d, differs(ring, r, shmring.HeaderSize, "checksum of the payload", int64(sum), strconv.FormatUint(uint64(r.Sum), 10))
 	}
 	if d, err = Parse(description); err != nil {

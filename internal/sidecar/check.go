@@ -38,9 +38,6 @@ func (r *stateRecords) LookAtState() (next uint32, found []Finding, ok bool) {
 		copy(b, r.mem[at:])
 		sum, want := binary.LittleEndian.Uint32(b[stateSum:]), crc32.Checksum(b[:stateSum], castagnoli)
 		if sum != want {
-			if r.version == 1 && string(b) == string(make([]byte, stateSize)) {
-				continue // a release with layout 1 wrote the second record only when the state changed
-			}
 			found = append(found, Finding{int64(at + stateSum), fmt.Sprintf("checksum of state record %d", i), fmt.Sprintf("%#x", want), fmt.Sprintf("%#x", sum)})
 			continue
 		}
@@ -62,7 +59,7 @@ func (r *stateRecords) LookAtState() (next uint32, found []Finding, ok bool) {
 // LookAtSlots returns how many readers have a slot, how many have died with one, and what is wrong with the slots.
 func (s *slots) LookAtSlots() (taken, dead int, found []Finding) {
 	for i := range s.opt.Slots {
-		b, at := s.slot(i), int64(s.slotOffset(i))
+		b, at := s.slot(i), int64(slotOffset(i))
 		mark, markAt := s.loadMark(i)
 		if mark > 1 {
 			found = append(found, Finding{markAt, fmt.Sprintf("mark of reader slot %d", i), "0 or 1", fmt.Sprint(mark)})
@@ -107,7 +104,7 @@ func (t *table) LookAtEntry(i int) (e Entry) {
 	var body [entrySize]byte
 	for range 100 {
 		e = Entry{Index: i, mark: mem.Load64(b[entryMark:])}
-		if e.Free = t.isFree(e.mark); e.Free {
+		if e.Free = e.mark == markFree; e.Free {
 			return e
 		}
 		mem.Fence()
@@ -130,7 +127,7 @@ func (t *table) Has(e Entry) bool {
 
 // EntryOffset returns where entry i begins in the file.
 func (t *table) EntryOffset(i int) int64 {
-	return int64(t.slotOffset(t.opt.Slots)) + int64(i)*entrySize
+	return int64(slotOffset(t.opt.Slots)) + int64(i)*entrySize
 }
 
 // CheckEntry returns what is wrong with the words of an entry that is not free.
@@ -141,16 +138,10 @@ func (t *table) CheckEntry(e Entry) (found []Finding) {
 	}
 	low, high := uint32(e.mark), uint32(e.mark>>32)
 	switch {
-	case t.version == 1 && low != 1:
-		add(entryMark, "mark", "0 or 1", fmt.Sprint(low))
-	case t.version > 1 && low != ^high:
+	case low != ^high:
 		add(entryMark, "mark", "a checksum and its complement, or FREEFREE", fmt.Sprintf("%#016x", e.mark))
 	case e.Damaged:
-		sum := high
-		if t.version > 1 {
-			sum = low
-		}
-		add(entryBody, "checksum of bytes 8 to 39", "that of the mark", fmt.Sprintf("another; the mark has %#x", sum))
+		add(entryBody, "checksum of bytes 8 to 39", "that of the mark", fmt.Sprintf("another; the mark has %#x", low))
 	}
 	if word := mem.Load64(t.entry(e.Index)[entryUse:]); word != t.sealUse(e.Index, word) {
 		add(entryUse, "check of the use word", fmt.Sprintf("%#016x", t.sealUse(e.Index, word)), fmt.Sprintf("%#016x", word))

@@ -29,11 +29,10 @@ type File struct {
 
 // mapping is the memory of a sidecar, which all parts share.
 type mapping struct {
-	path    string
-	file    *os.File // nil if private
-	mem     []byte
-	version uint32
-	opt     Options
+	path string
+	file *os.File // nil if private
+	mem  []byte
+	opt  Options
 }
 
 func newFile(m mapping) *File {
@@ -43,15 +42,12 @@ func newFile(m mapping) *File {
 	return f
 }
 
-// Layout returns the version of the layout, 1 to 3.
-func (m *mapping) Layout() int { return int(m.version) }
-
 // Options returns the options with which the sidecar was made; Readers is that of the
 // state that Open, or Own, found.
 func (m *mapping) Options() Options { return m.opt }
 
 // Size returns the size of the file in bytes.
-func (m *mapping) Size() int64 { return m.opt.bytes(m.version) }
+func (m *mapping) Size() int64 { return m.opt.bytes() }
 
 // Path returns the path of the file.
 func (m *mapping) Path() string { return m.path }
@@ -71,11 +67,11 @@ func Create(dir, name string, o Options, seg *os.File) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := shmfile.CreateUnnamed(filepath.Dir(path), o.bytes(layoutVersion))
+	file, err := shmfile.CreateUnnamed(filepath.Dir(path), o.bytes())
 	if err != nil {
 		return nil, err
 	}
-	f, err := mapFile(path, file, o.bytes(layoutVersion), true)
+	f, err := mapFile(path, file, o.bytes(), true)
 	if err != nil {
 		return nil, err
 	}
@@ -92,13 +88,13 @@ func Create(dir, name string, o Options, seg *os.File) (*File, error) {
 
 func (f *File) start(o Options, dev, ino uint64) {
 	format(f.mem, o, dev, ino)
-	f.version, f.opt = layoutVersion, o
+	f.opt = o
 	for range 2 { // so that both records are valid
 		f.SetState(State{Epoch: 1, Readers: o.Readers, PID: os.Getpid()})
 	}
 	f.free = make([]uint32, 0, o.Objects)
 	for i := o.Objects - 1; i >= 0; i-- {
-		mem.Store64(f.entry(i), f.freeMark())
+		mem.Store64(f.entry(i), markFree)
 		f.free = append(f.free, uint32(i))
 	}
 }
@@ -117,7 +113,7 @@ func Private(o Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := newFile(mapping{path: "(private)", mem: make([]byte, o.bytes(layoutVersion))})
+	f := newFile(mapping{path: "(private)", mem: make([]byte, o.bytes())})
 	f.start(o, 0, 0)
 	return f, nil
 }
@@ -143,7 +139,7 @@ func openFile(dir, name string, write bool) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sidecar: opening: %w", err)
 	}
-	if size < pageSize || size > (Options{Slots: maxSlots, Objects: maxObjects}).bytes(layoutVersion) {
+	if size < pageSize || size > (Options{Slots: maxSlots, Objects: maxObjects}).bytes() {
 		return nil, errors.Join(&FormatError{Path: path, What: fmt.Sprintf("it has %d bytes", size)}, file.Close())
 	}
 	f, err := mapFile(path, file, size, write)

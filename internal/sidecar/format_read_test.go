@@ -166,7 +166,6 @@ func (f *format) opened(dir string) (err error) {
 		return err
 	}
 	var diff errs
-	diff.equal("version", f.version(), file.Layout())
 	diff.equal("header", want.o, file.Options())
 	diff.equal("segment", true, file.Describes(seg))
 	diff.equal("state", want.state, file.State())

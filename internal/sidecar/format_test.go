@@ -78,7 +78,7 @@ func TestFormatTestCanFail(t *testing.T) {
 	}
 	for _, c := range []struct{ table, row, old, new string }{
 		{"Header", "`RINGCTL`", "RINGCTL", "RINGCTX"},
-		{"Header", "layout version", "u32: 3", "u32: 2"},
+		{"Header", "layout version", "u32: 1", "u32: 2"},
 		{"Header", "policy", "2 pool", "1 pool"},
 		{"Header", "checksum", "0 to 151", "0 to 150"},
 		{"State", "checksum", "0 to 59", "0 to 58"},

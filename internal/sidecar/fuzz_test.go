@@ -38,21 +38,15 @@ func FuzzFile(f *testing.F) {
 		first := make([]byte, pageSize)
 		copy(first[:offState], header)
 		copy(first[offState:], states)
-		layout := binary.LittleEndian.Uint32(first[offVersion:])
-		if mend {
-			layout = 1 + layout%layoutVersion
-		}
-		at := slotsOffset(layout)
+		const at = slotsStart
 		b := make([]byte, at+slots*slotSize+objects*entrySize)
 		copy(b, first)
-		if layout >= 3 {
-			copy(b[offMarks+1:at], slot[:min(8, len(slot))]) // also behind the last slot
-		}
+		copy(b[offMarks+1:at], slot[:min(8, len(slot))]) // also behind the last slot
 		copy(b[at+slotSize:], slot)
 		copy(b[at+slots*slotSize:], table)
 		if mend { // a header that fits, so that what is behind it counts
 			copy(b, magic)
-			put32(offVersion, layout)(b)
+			put32(offVersion, layoutVersion)(b)
 			put32(offPolicy, 1+binary.LittleEndian.Uint32(b[offPolicy:])%2)(b)
 			put32(offSlots, slots)(b)
 			put32(offObjects, uint32(objects))(b)

@@ -10,7 +10,7 @@ import (
 
 // format writes the header of a new sidecar and clears what is in front of the slots.
 func format(m []byte, o Options, dev, ino uint64) {
-	clear(m[:slotsOffset(layoutVersion)])
+	clear(m[:slotsStart])
 	copy(m, magic)
 	p32 := func(at int, v uint32) { binary.LittleEndian.PutUint32(m[at:], v) }
 	p64 := func(at int, v uint64) { binary.LittleEndian.PutUint64(m[at:], v) }
@@ -45,9 +45,9 @@ func (f *File) parse(m []byte, size int64, owner bool) error {
 		return bad(0, "it does not begin as one")
 	}
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(m[at:]) }
-	f.version = u32(offVersion)
-	if f.version == 0 || f.version > layoutVersion {
-		return &FormatError{Path: f.path, Offset: offVersion, What: fmt.Sprintf("layout version %d, this release reads 1 to %d", f.version, layoutVersion), Newer: f.version > 0}
+	if v := u32(offVersion); v != layoutVersion {
+		what := fmt.Sprintf("layout version %d, this release reads %d", v, layoutVersion)
+		return &FormatError{Path: f.path, Offset: offVersion, What: what, Newer: v > layoutVersion}
 	}
 	if u32(offHeaderSum) != crc32.Checksum(m[:offHeaderSum], castagnoli) {
 		return bad(offHeaderSum, "its header's checksum is wrong")
@@ -60,7 +60,7 @@ func (f *File) parse(m []byte, size int64, owner bool) error {
 	if err := f.opt.check(); err != nil {
 		return bad(offPolicy, "its header: %v", err)
 	}
-	if f.opt.bytes(f.version) != size {
+	if f.opt.bytes() != size {
 		return bad(offSlots, "%d bytes for %d slots and %d objects", size, f.opt.Slots, f.opt.Objects)
 	}
 	if !f.readState(m) && owner {

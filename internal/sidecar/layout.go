@@ -6,12 +6,8 @@ import "hash/crc32"
 // little-endian, offsets and sizes are in bytes. Only the writer writes outside of the marks
 // and the slots, and a reader writes only its slot and the mark of it.
 const (
-	magic = "RINGCTL\x00" // 8 bytes
-	// layoutVersion is the layout of new sidecars. A sidecar keeps the layout with which it
-	// was made. Layout 2 has no marks in front of the slots and other samples (see
-	// PayloadSum), and layout 1 another table as well (see validMark).
-	// See docs/decisions.md, "A sidecar keeps its layout".
-	layoutVersion = 3
+	magic         = "RINGCTL\x00" // 8 bytes
+	layoutVersion = 1
 
 	// The header: never changed once the sidecar has its name.
 	offVersion    = 8   // 4, layout
@@ -43,24 +39,23 @@ const (
 	statePID     = 28   // 4; 28 unused bytes follow
 	stateSum     = 60   // 4, checksum of everything before it
 
-	pageSize = 4096 // what is in front of here is in every layout the same
+	pageSize = 4096
 
 	// A byte for each slot, 1 if the slot is taken and 0 if not: see marks.go.
 	offMarks  = pageSize // marksSize
 	marksSize = maxSlots //
 
-	// The slots of readers, behind the marks. In layouts 1 and 2 they are behind the first
-	// page, and a slot has its mark in its own first word.
-	slotSize  = 2048                       // number of slots x slotSize
-	slotTaken = 0                          // 4, unused since layout 3
-	slotTop   = 4                          // 4, number of holds that may be in use
-	slotPID   = 8                          // 4, for people; 4 unused bytes follow
-	slotHolds = 16                         // maxHolds x 4: id of a chunk + 1, or 0 if unused
-	maxHolds  = (slotSize - slotHolds) / 4 // 508
+	// The slots of readers, whose first byte is only locked.
+	slotsStart = offMarks + marksSize       // number of slots x slotSize
+	slotSize   = 2048                       // the first 4 bytes are unused
+	slotTop    = 4                          // 4, number of holds that may be in use
+	slotPID    = 8                          // 4, for people; 4 unused bytes follow
+	slotHolds  = 16                         // maxHolds x 4: id of a chunk + 1, or 0 if unused
+	maxHolds   = (slotSize - slotHolds) / 4 // 508
 
 	// The table of objects is behind the last slot.
 	entrySize              = 64 // number of objects x entrySize
-	entryMark              = 0  // 8, see validMark and freeMark
+	entryMark              = 0  // 8, see validMark and markFree
 	entryAddress           = 8  // 8
 	entryID                = 16 // 4
 	entryLength            = 20 // 4, bytes of the chunk with its header
@@ -86,14 +81,6 @@ const (
 	maxSlots   = 1 << 12
 	maxObjects = 1 << 24
 )
-
-// slotsOffset returns where the first slot begins.
-func slotsOffset(layout uint32) int {
-	if layout < 3 {
-		return pageSize
-	}
-	return offMarks + marksSize
-}
 
 // castagnoli is the table of every checksum (CRC-32C).
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -35,30 +35,18 @@ import (
 // mark sets the mark of slot i, whose lock the caller holds.
 // See docs/decisions.md, "Marks of slots are bytes on a page of their own".
 func (s *slots) mark(i int) {
-	if s.version < 3 {
-		mem.Store32(s.slot(i)[slotTaken:], 1)
-		return
-	}
 	word, shift := s.markWord(i)
 	mem.Or32(word, 1<<shift)
 }
 
 // unmark clears the mark of slot i, whose lock the caller holds.
 func (s *slots) unmark(i int) {
-	if s.version < 3 {
-		mem.Store32(s.slot(i)[slotTaken:], 0)
-		return
-	}
 	word, shift := s.markWord(i)
 	mem.And32(word, ^uint32(0xff<<shift))
 }
 
 // loadMark returns the mark of slot i and its offset in the file.
 func (s *slots) loadMark(i int) (mark uint32, offset int64) {
-	if s.version < 3 {
-		at := s.slotOffset(i) + slotTaken
-		return mem.Load32(s.mem[at:]), int64(at)
-	}
 	word, shift := s.markWord(i)
 	return mem.Load32(word) >> shift & 0xff, int64(offMarks + i)
 }
@@ -72,12 +60,6 @@ func (s *slots) markWord(i int) (word []byte, shift int) {
 // is none.
 func (s *slots) marked(i int) int {
 	n := s.opt.Slots
-	if s.version < 3 {
-		for i < n && mem.Load32(s.slot(i)[slotTaken:]) == 0 {
-			i++
-		}
-		return i
-	}
 	for i < n {
 		marks := mem.Load64(s.mem[offMarks+i&^7:]) >> (i & 7 * 8)
 		if marks != 0 {

@@ -8,51 +8,48 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ofLayout returns a sidecar in memory of this process of any layout.
-func ofLayout(layout uint32, o Options) *File {
-	o.Policy = Pool
-	f := newFile(mapping{path: "copy", mem: make([]byte, o.bytes(layout)), version: layout, opt: o})
-	return f
+// withSlots returns a sidecar in memory of this process with any number of slots.
+func withSlots(slots int) *File {
+	o := Options{Policy: Pool, Slots: slots}
+	return newFile(mapping{path: "copy", mem: make([]byte, o.bytes()), opt: o})
 }
 
-// Each mark is found, and changing one leaves the others, in every layout and for any number of slots.
+// Each mark is found, and changing one leaves the others, for any number of slots.
 func TestMarks(t *testing.T) {
-	for layout := range uint32(layoutVersion) {
-		for _, slots := range []int{0, 1, 7, 8, 9, 16, 17, 64, 65, 100, maxSlots} {
-			t.Run(fmt.Sprintf("layout %d, %d slots", layout+1, slots), func(t *testing.T) {
-				f := ofLayout(layout+1, Options{Slots: slots})
-				rng := rand.New(rand.NewPCG(1, uint64(slots)))
-				want := map[int]bool{}
-				for range min(200, 4*slots) {
-					i := rng.IntN(slots)
-					if want[i] {
-						f.unmark(i)
-						delete(want, i)
-					} else {
-						f.mark(i)
-						want[i] = true
-					}
-					mark, _ := f.loadMark(i)
-					require.Equal(t, want[i], mark == 1)
-					if slots > 100 && rng.IntN(20) > 0 {
-						continue // seldom: it takes a while
-					}
-					found := map[int]bool{}
-					for i := f.marked(0); i < slots; i = f.marked(i + 1) {
-						found[i] = true
-					}
-					require.Equal(t, want, found)
+	for _, slots := range []int{0, 1, 7, 8, 9, 16, 17, 64, 65, 100, maxSlots} {
+		t.Run(fmt.Sprintf("%d slots", slots), func(t *testing.T) {
+			f := withSlots(slots)
+			rng := rand.New(rand.NewPCG(1, uint64(slots)))
+			want := map[int]bool{}
+			for range min(200, 4*slots) {
+				i := rng.IntN(slots)
+				if want[i] {
+					f.unmark(i)
+					delete(want, i)
+				} else {
+					f.mark(i)
+					want[i] = true
 				}
-				require.Equal(t, slots, f.marked(slots))
-			})
-		}
+				mark, _ := f.loadMark(i)
+				require.Equal(t, want[i], mark == 1)
+				if slots > 100 && rng.IntN(20) > 0 {
+					continue // seldom: it takes a while
+				}
+				found := map[int]bool{}
+				for i := f.marked(0); i < slots; i = f.marked(i + 1) {
+					found[i] = true
+				}
+				require.Equal(t, want, found)
+			}
+			require.Equal(t, slots, f.marked(slots))
+		})
 	}
 }
 
 // A writer looks at no slot that is not there, whatever a reader stores in the marks and in its slot.
 func TestHostileMarks(t *testing.T) {
 	for _, slots := range []int{0, 1, 8, 13} {
-		f := ofLayout(layoutVersion, Options{Slots: slots})
+		f := withSlots(slots)
 		for i := range marksSize {
 			f.mem[offMarks+i] = byte(0x80 | i)
 		}

@@ -65,6 +65,6 @@ func (o Options) check() error {
 }
 
 // bytes returns the size of a sidecar with these options.
-func (o Options) bytes(layout uint32) int64 {
-	return int64(slotsOffset(layout)) + int64(o.Slots)*slotSize + int64(o.Objects)*entrySize
+func (o Options) bytes() int64 {
+	return slotsStart + int64(o.Slots)*slotSize + int64(o.Objects)*entrySize
 }

@@ -49,11 +49,11 @@ func (s *slots) TakeSlot(pid int) (*Slot, error) {
 }
 
 func (s *slots) slot(i int) []byte {
-	at := s.slotOffset(i)
+	at := slotOffset(i)
 	return s.mem[at : at+slotSize : at+slotSize]
 }
 
-func (m *mapping) slotOffset(i int) int { return slotsOffset(m.version) + i*slotSize }
+func slotOffset(i int) int { return slotsStart + i*slotSize }
 
 // lockSlot tries to lock slot i. In private memory a slot counts as locked while its mark
 // is set.
@@ -62,7 +62,7 @@ func (s *slots) lockSlot(i int) (bool, error) {
 		mark, _ := s.loadMark(i)
 		return mark == 0, nil
 	}
-	return shmfile.TryLockByte(s.file, int64(s.slotOffset(i)))
+	return shmfile.TryLockByte(s.file, int64(slotOffset(i)))
 }
 
 // slotLocked reports whether a process has the lock of slot i, which is marked. If nobody can say, one has it.
@@ -70,7 +70,7 @@ func (s *slots) slotLocked(i int) bool {
 	if s.file == nil {
 		return true
 	}
-	locked, err := shmfile.ByteLocked(s.file, int64(s.slotOffset(i)))
+	locked, err := shmfile.ByteLocked(s.file, int64(slotOffset(i)))
 	return locked || err != nil
 }
 
@@ -117,7 +117,7 @@ func (s *Slot) Close() error {
 	if s.all.file == nil {
 		return nil
 	}
-	return shmfile.UnlockByte(s.all.file, int64(s.all.slotOffset(s.index)))
+	return shmfile.UnlockByte(s.all.file, int64(slotOffset(s.index)))
 }
 
 // Held returns the ids of all chunks that living readers name in their slots. It clears the
@@ -189,7 +189,7 @@ func (s *slots) reap(i int) bool {
 	if s.file == nil {
 		return false
 	}
-	at := int64(s.slotOffset(i))
+	at := int64(slotOffset(i))
 	if ok, err := shmfile.TryLockByte(s.file, at); err != nil || !ok {
 		return false
 	}

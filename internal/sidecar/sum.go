@@ -5,25 +5,22 @@ import "hash/crc32"
 const (
 	countSize  = 4
 	sampleSize = 64
-	// Since layout 3: the head, and further samples that are at least this far apart.
 	sampleHead = 4 << 10
-	maxSamples = 64
-	// In layouts 1 and 2 both are this.
-	earlierStep = 64 << 10
+	maxSamples = 64 // behind the head, without the last one
 )
 
 // PayloadSum returns the checksum (CRC-32C) of a payload without its count, the first 4
 // bytes. If full is false, the checksum covers only samples: the first 4 KiB, or the first
 // front bytes if these are more, then 64 bytes each at equal distances, 64 times at most, and
-// the last 64. In layouts 1 and 2 the head has 64 KiB and so has the distance.
+// the last 64.
 //
 // The section Payload checksum of docs/format.md explains what samples find and what they
 // miss.
 // See docs/decisions.md, "Checksums cover samples of large objects".
-func PayloadSum(layout int, payload []byte, front int, full bool) (sum uint32) {
+func PayloadSum(payload []byte, front int, full bool) (sum uint32) {
 	n := len(payload)
-	least, step := sampling(layout, n)
-	head := min(max(least, front), n)
+	step := sampleStep(n)
+	head := min(max(sampleHead, front), n)
 	if full {
 		head = n
 	}
@@ -37,12 +34,8 @@ func PayloadSum(layout int, payload []byte, front int, full bool) (sum uint32) {
 	return sum
 }
 
-// sampling returns the bytes of the head, if the description ends in it, and the distance of
-// the samples behind it, for a payload of n bytes.
-func sampling(layout, n int) (head, step int) {
-	if layout < 3 {
-		return earlierStep, earlierStep
-	}
-	// Multiples of the page size: a page that was lost or zeroed is found up to 256 KiB.
-	return sampleHead, max(1, (n+maxSamples*pageSize-1)/(maxSamples*pageSize)) * pageSize
+// sampleStep returns the distance of the samples of a payload of n bytes: a multiple of the page
+// size, so that a page that was lost or zeroed is found up to 256 KiB.
+func sampleStep(n int) int {
+	return max(1, (n+maxSamples*pageSize-1)/(maxSamples*pageSize)) * pageSize
 }

@@ -10,20 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sumTests has the head and the distance that docs/format.md has for each layout.
-var sumTests = []struct {
-	layout, head int
-	distance     func(n int) int
-}{
-	{1, 65536, func(int) int { return 65536 }},
-	{2, 65536, func(int) int { return 65536 }},
-	{3, 4096, func(n int) int {
-		for d := 4096; ; d += 4096 { // the smallest of which 64 make the payload
-			if 64*d >= n {
-				return d
-			}
+// distance is that of docs/format.md: the smallest of which 64 make the payload.
+func distance(n int) int {
+	for d := 4096; ; d += 4096 {
+		if 64*d >= n {
+			return d
 		}
-	}},
+	}
 }
 
 var sumSizes = []int{0, 3, 4, 5, 63, 64, 1000, 4095, 4096, 4097, 4160, 8191, 8192, 8193, 65535, 65536, 65537, 65599, 65600, 65601, 131072, 131100, 200000, 262143, 262144, 262145, 262208, 300001, 1 << 20, 1<<20 + 1}
@@ -37,28 +30,24 @@ func TestPayloadSumIsThatOfTheDocument(t *testing.T) {
 			if front > n {
 				continue
 			}
-			for _, c := range sumTests {
-				t.Run(fmt.Sprintf("layout %d, %d bytes, note up to %d", c.layout, n, front), func(t *testing.T) {
-					require.Equal(t, sum(payload[min(4, n):]), PayloadSum(c.layout, payload, front, true), "every byte but the count")
-					head := max(c.head, front)
-					if head >= n {
-						require.Equal(t, sum(payload[min(4, n):]), PayloadSum(c.layout, payload, front, false))
-						return
+			t.Run(fmt.Sprintf("%d bytes, note up to %d", n, front), func(t *testing.T) {
+				require.Equal(t, sum(payload[min(4, n):]), PayloadSum(payload, front, true), "every byte but the count")
+				head := max(4096, front)
+				if head >= n {
+					require.Equal(t, sum(payload[min(4, n):]), PayloadSum(payload, front, false))
+					return
+				}
+				covered, samples := bytes.Clone(payload[4:head]), 0
+				for at := 0; at < n; at += distance(n) {
+					if at >= head {
+						covered = append(covered, payload[at:min(at+64, n)]...)
+						samples++
 					}
-					covered, samples := bytes.Clone(payload[4:head]), 0
-					for at := 0; at < n; at += c.distance(n) {
-						if at >= head {
-							covered = append(covered, payload[at:min(at+64, n)]...)
-							samples++
-						}
-					}
-					covered = append(covered, payload[max(head, n-64):]...)
-					require.Equal(t, sum(covered), PayloadSum(c.layout, payload, front, false))
-					if c.layout >= 3 {
-						require.LessOrEqual(t, samples, 64)
-					}
-				})
-			}
+				}
+				covered = append(covered, payload[max(head, n-64):]...)
+				require.Equal(t, sum(covered), PayloadSum(payload, front, false))
+				require.LessOrEqual(t, samples, 64)
+			})
 		}
 	}
 }
@@ -67,13 +56,12 @@ func TestPayloadSumIsThatOfTheDocument(t *testing.T) {
 func TestPayloadSumFindsAHole(t *testing.T) {
 	for _, n := range []int{4097, 65536, 65537, 262144, 300001, 1 << 20, 3<<20 + 5} {
 		payload := random(n)
-		_, distance := sampling(layoutVersion, n)
-		want := PayloadSum(layoutVersion, payload, 0, false)
+		want := PayloadSum(payload, 0, false)
 		for at := 0; at < n; at += 1021 {
-			hole := payload[at:min(at+distance, n)]
+			hole := payload[at:min(at+distance(n), n)]
 			was := bytes.Clone(hole)
 			clear(hole)
-			require.NotEqual(t, want, PayloadSum(layoutVersion, payload, 0, false), "%d bytes, %d lost at %d", n, distance, at)
+			require.NotEqual(t, want, PayloadSum(payload, 0, false), "%d bytes, %d lost at %d", n, distance(n), at)
 			copy(hole, was)
 		}
 	}
@@ -83,7 +71,7 @@ func TestPayloadSumDoesNotAllocate(t *testing.T) {
 	for _, n := range sumSizes {
 		payload := random(n)
 		for _, full := range []bool{false, true} {
-			require.Zero(t, testing.AllocsPerRun(10, func() { PayloadSum(layoutVersion, payload, 40, full) }), "%d bytes, full %t", n, full)
+			require.Zero(t, testing.AllocsPerRun(10, func() { PayloadSum(payload, 40, full) }), "%d bytes, full %t", n, full)
 		}
 	}
 }

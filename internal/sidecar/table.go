@@ -9,36 +9,14 @@ import (
 	"github.com/ringcache/ringcache/internal/mem"
 )
 
-// validMark returns the mark of an entry whose body has the checksum sum. In layout 1 the
-// low half of a mark is 1 if the entry is valid and 0 if it is free, and use words have no
-// check.
-func validMark(version, sum uint32) uint64 {
-	if version == 1 {
-		return uint64(sum)<<32 | 1
-	}
-	return uint64(^sum)<<32 | uint64(sum)
-}
+// validMark returns the mark of an entry whose body has the checksum sum.
+func validMark(sum uint32) uint64 { return uint64(^sum)<<32 | uint64(sum) }
 
 // table is the part of a sidecar that has an entry for each object. The writer must serialize the
 // calls of its methods.
 type table struct {
 	*mapping
 	free []uint32 // free entries, the next one last; has room for all of them
-}
-
-func (t *table) freeMark() uint64 {
-	if t.version == 1 {
-		return 0
-	}
-	return markFree
-}
-
-// isFree reports whether mark is that of a free entry.
-func (t *table) isFree(mark uint64) bool {
-	if t.version == 1 {
-		return uint32(mark) == 0
-	}
-	return mark == markFree
 }
 
 // Record describes an object of a segment in the table.
@@ -49,8 +27,7 @@ type Record struct {
 	// DescriptionOffset and DescriptionLength are the place, in the payload, of what only writers need:
 	// the key, for example.
 	DescriptionOffset, DescriptionLength int
-	// Sum is the [PayloadSum] of the payload in the layout of the file, and Full the argument
-	// full of that call.
+	// Sum is the [PayloadSum] of the payload, and Full the argument full of that call.
 	Sum  uint32
 	Full bool
 	// Damaged reports that the entry is neither valid nor free. Records sets it, and Put
@@ -59,7 +36,7 @@ type Record struct {
 }
 
 func (t *table) entry(i int) []byte {
-	at := t.slotOffset(t.opt.Slots) + i*entrySize
+	at := slotOffset(t.opt.Slots) + i*entrySize
 	return t.mem[at : at+entrySize : at+entrySize]
 }
 
@@ -86,7 +63,7 @@ func (t *table) Put(r Record, use uint64) int {
 	}
 	binary.LittleEndian.PutUint32(e[entryFull:], full)
 	mem.Store64(e[entryUse:], t.sealUse(i, use))
-	mark := validMark(t.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli))
+	mark := validMark(crc32.Checksum(e[entryBody:entryEnd], castagnoli))
 	failpoint.Hit("sidecar.put.summed")
 	mem.Fence()
 	mem.Store64(e[entryMark:], mark)
@@ -98,7 +75,7 @@ func (t *table) Put(r Record, use uint64) int {
 // Drop frees entry i by one store. If the memory is gone, the entry stays in use.
 func (t *table) Drop(i int) {
 	failpoint.Hit("sidecar.drop.begin")
-	mem.Store64(t.entry(i)[entryMark:], t.freeMark())
+	mem.Store64(t.entry(i)[entryMark:], markFree)
 	failpoint.Hit("sidecar.drop.end")
 	t.free = append(t.free, uint32(i))
 }
@@ -112,7 +89,6 @@ func (t *table) SetUse(i int, use uint64) {
 }
 
 // Use returns the use word of entry i without its check; ok is false if the check is wrong.
-// In layout 1 the check is that bits 32 to 61 are 0.
 func (t *table) Use(i int) (use uint64, ok bool) {
 	word := mem.Load64(t.entry(i)[entryUse:])
 	return word &^ useCheck, word == t.sealUse(i, word)
@@ -127,7 +103,7 @@ func (t *table) Records() iter.Seq2[int, Record] {
 		for i := t.opt.Objects - 1; i >= 0; i-- {
 			e := t.entry(i)
 			mark := mem.Load64(e[entryMark:])
-			if t.isFree(mark) {
+			if mark == markFree {
 				free = append(free, uint32(i))
 				continue
 			}
@@ -146,6 +122,6 @@ func (t *table) record(e []byte, mark uint64) Record {
 		Size:              int(binary.LittleEndian.Uint32(e[entryLength:])),
 		DescriptionOffset: int(binary.LittleEndian.Uint32(e[entryDescriptionOffset:])), DescriptionLength: int(binary.LittleEndian.Uint32(e[entryDescriptionLength:])),
 		Sum: binary.LittleEndian.Uint32(e[entrySum:]), Full: binary.LittleEndian.Uint32(e[entryFull:]) == 1,
-		Damaged: mark != validMark(t.version, crc32.Checksum(e[entryBody:entryEnd], castagnoli)),
+		Damaged: mark != validMark(crc32.Checksum(e[entryBody:entryEnd], castagnoli)),
 	}
 }

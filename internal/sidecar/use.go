@@ -31,8 +31,5 @@ func checkUse(use uint64, entry uint32) uint32 {
 // See docs/decisions.md, "Words of the sidecar check themselves".
 func (t *table) sealUse(i int, use uint64) uint64 {
 	use &^= useCheck
-	if t.version == 1 {
-		return use
-	}
 	return use | uint64(checkUse(use, uint32(i)))<<32&useCheck
 }

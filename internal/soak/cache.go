@@ -18,8 +18,9 @@ func openCache(o storeOptions, adopt bool) (store, shmstore.Adoption, error) {
 	c, err := mmcache.OpenShared(mmcache.Options{
 		Capacity: float64(o.Size), MaxItem: int64(o.maxObject()), InFlight: 4 * int64(o.maxObject()),
 		Shared: mmcache.SharedOptions{
-			Name: o.Name, Dir: o.Dir, Owner: "soak", Readers: o.Readers, MaxObject: o.maxObject(), Adopt: adopt, QuarantineTTL: -1,
-			Quotas: map[string]int64{boundedTenant: o.quota()},
+			Name: o.Name, Dir: o.Dir, Owner: "soak", Readers: o.Readers, MaxObject: o.maxObject(), Adopt: adopt,
+			QuarantineTTL: -1,
+			Quotas:        map[string]int64{boundedTenant: o.quota()},
 		},
 	})
 	if err != nil {
@@ -62,7 +63,7 @@ func (c cache) clear(ctx context.Context) error {
 	return c.Clear(ctx, func(lrusync.Envelope) error { return nil })
 }
 
-// contents has every cached item sent, as far as one can without sending it.
+// contents reads every cached item by a request that fails at the moment of sending, so that nothing is sent.
 func (c cache) contents() (all []object, err error) {
 	for key := range c.Keys() {
 		h, ok, err := c.Lookup(context.Background(), key)
@@ -99,7 +100,7 @@ type cacheRequest struct {
 	*mmcache.Request
 	c      cache
 	got    []object
-	unsent bool // its sending fails, on purpose
+	unsent bool // commit fails at the moment of sending, on purpose
 	verify bool
 }
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// childCommand is a child of the supervisor.
+// childCommand runs one child of the supervisor.
 type childCommand struct {
 	Role  string       `arg:"" enum:"writer,reader,sender,receiver" help:"What the child is."`
 	Store storeOptions `embed:""`
@@ -24,7 +24,7 @@ type childCommand struct {
 // Run is called by kong.
 func (c childCommand) Run() error {
 	lines := make(chan message)
-	go hear(os.Stdin, lines)
+	go readOrders(os.Stdin, lines)
 	var err error
 	switch c.Role {
 	case "writer":
@@ -42,9 +42,9 @@ func (c childCommand) Run() error {
 	return nil
 }
 
-// hear sends on what the supervisor writes. At its end the supervisor is dead: then nobody is
-// left to answer, and the cleaner removes the segments.
-func hear(from io.Reader, to chan<- message) {
+// readOrders forwards the orders of the supervisor. The end of the stream means that the supervisor is dead:
+// the child then ends at once, and the cleaner removes the segments.
+func readOrders(from io.Reader, to chan<- message) {
 	in := bufio.NewReader(from)
 	for {
 		line, err := in.ReadBytes('\n')
@@ -59,24 +59,25 @@ func hear(from io.Reader, to chan<- message) {
 	}
 }
 
-var saying sync.Mutex
+var reporting sync.Mutex
 
-// say writes a line to the supervisor at once: what was written before a kill arrives.
-func say(m message) {
+// report writes a line to the supervisor, unbuffered, so that a kill loses no line that was written before
+// it.
+func report(m message) {
 	line, err := json.Marshal(m)
 	if err != nil {
 		panic(err)
 	}
-	saying.Lock()
-	defer saying.Unlock()
+	reporting.Lock()
+	defer reporting.Unlock()
 	if _, err := os.Stdout.Write(append(line, '\n')); err != nil {
 		os.Exit(3) // the supervisor is gone
 	}
 }
 
-// fail reports what must not be, and ends the process.
+// fail reports an error of the tested code, and ends the process.
 func fail(err error) {
 	var wrong wrongBytes
-	say(message{Kind: "failed", Error: err.Error(), Wrong: errors.As(err, &wrong)})
+	report(message{Kind: "failed", Error: err.Error(), Wrong: errors.As(err, &wrong)})
 	os.Exit(1)
 }

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// cleanCommand is a process that removes what a soak left, once the supervisor and all of its
-// children are dead. The other end of its standard input is open in all of them.
+// cleanCommand is a process that removes the files of a soak once the supervisor and all of its children are
+// dead. All of them have the other end of its standard input open, so it reads until the last one has ended.
 type cleanCommand struct {
 	Prefix string `help:"Path up to the beginning of the names to remove." required:""`
 	Dir    string `help:"Folder to remove." required:""`

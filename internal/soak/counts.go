@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// counts are what all parts did.
+// counts are the sums of all parts.
 type counts struct {
 	operations, objects, bytes                 atomic.Int64
 	writerKills, readerKills, pairKills, stops atomic.Int64
 	ends, restarts, adoptions, kept, swept     atomic.Int64
-	late                                       atomic.Int64 // handles whose objects had gone by plan
+	late                                       atomic.Int64 // late reads that found their object removed, as they may
 	losses, wrong                              atomic.Int64
 	python                                     atomic.Bool // a Python reader has answered
 	pair                                       pairTotals
@@ -40,6 +40,7 @@ func (c *counts) line(took time.Duration) string {
 		"kills: %d writers, %d readers, %d of the pair; %d stops, %d orderly ends, %d engine restarts; "+
 		"%d adoptions kept %d, %d swept; pair: %v; %d late handles refused; %d losses, %d wrong bytes",
 		took.Minutes(), c.operations.Load(), c.objects.Load(), float64(c.bytes.Load())/(1<<30),
-		c.writerKills.Load(), c.readerKills.Load(), c.pairKills.Load(), c.stops.Load(), c.ends.Load(), c.restarts.Load(),
+		c.writerKills.Load(), c.readerKills.Load(), c.pairKills.Load(), c.stops.Load(), c.ends.Load(),
+		c.restarts.Load(),
 		c.adoptions.Load(), c.kept.Load(), c.swept.Load(), &c.pair, c.late.Load(), c.losses.Load(), c.wrong.Load())
 }

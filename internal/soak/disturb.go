@@ -7,7 +7,7 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
-// pause is the time until the next disturbance. Some come while a child starts.
+// pause returns the time until the next disturbance. Short ones hit a child while it starts.
 func (p *part) pause() time.Duration {
 	if p.rng.IntN(4) == 0 {
 		return time.Duration(p.rng.Int64N(int64(60 * time.Millisecond)))
@@ -23,8 +23,8 @@ func (p *part) disturb() error {
 	}
 	for _, c := range all {
 		if c.stopped {
-			if c.proceed(); p.rng.IntN(3) == 0 {
-				p.mayKill(c)
+			if c.resume(); p.rng.IntN(3) == 0 {
+				p.killIfAllowed(c)
 			}
 			return nil
 		}
@@ -34,24 +34,24 @@ func (p *part) disturb() error {
 		c = p.writer
 	}
 	switch n := p.rng.IntN(10); {
-	case !c.ready && p.rng.IntN(4) > 0: // on a busy machine nobody would get far
+	case !c.ready && p.rng.IntN(4) > 0: // else no child would become ready on a busy machine
 	case c.ending:
-		p.mayKill(c)
+		p.killIfAllowed(c)
 	case n < 3:
 		p.s.n.stops.Add(1)
 		c.stop()
 		p.timer.Reset(time.Duration(p.rng.Int64N(int64(time.Second))))
 	case n < 5 && c == p.writer && c.ready && p.killing:
 		p.s.n.ends.Add(1)
-		c.ending, c.keeps = true, true
-		c.tell(message{Kind: "end", Keep: true})
+		c.ending, c.keepsSegment = true, true
+		c.send(message{Kind: "end", Keep: true})
 	default:
-		p.mayKill(c)
+		p.killIfAllowed(c)
 	}
 	return nil
 }
 
-func (p *part) mayKill(c *process) {
+func (p *part) killIfAllowed(c *process) {
 	if p.killing && !c.killed {
 		if c == p.writer {
 			p.s.n.writerKills.Add(1)
@@ -62,12 +62,12 @@ func (p *part) mayKill(c *process) {
 	}
 }
 
-// writerLeft starts the next writer: it adopts the segment, or makes a new one with new
+// writerExited starts the next writer: it adopts the segment, or makes a new one with new
 // readers if there is nothing to adopt.
-func (p *part) writerLeft(c *process) error {
+func (p *part) writerExited(c *process) error {
 	p.ledger.writerEnded(c.killed)
 	if p.adopt {
-		if p.ending && !c.killed && !c.keeps { // it has removed the segment
+		if p.ending && !c.killed && !c.keepsSegment { // it has removed the segment
 			p.endReaders()
 			return nil
 		}
@@ -87,14 +87,15 @@ func (p *part) writerLeft(c *process) error {
 // sweep removes the segment of a dead writer as an operator would: a FIFO, or one whose
 // writer was killed while it made it.
 func (p *part) sweep(c *process) error {
-	swept, err := segment.Sweep(segment.SweepOptions{Prefix: p.store.Name, Owner: "soak", Remove: true, Dir: p.store.Dir})
+	swept, err := segment.Sweep(segment.SweepOptions{Prefix: p.store.Name, Owner: "soak", Remove: true,
+		Dir: p.store.Dir})
 	if err != nil {
 		return err
 	}
 	for _, s := range swept {
 		switch {
 		case !c.killed:
-			return fmt.Errorf("%s ended by plan and left %s", c.name, s.Name)
+			return fmt.Errorf("%s ended as ordered and left %s", c.name, s.Name)
 		case s.Alive || !s.Removed || s.Damage != nil:
 			return fmt.Errorf("%s of a killed writer was not removed: %+v", s.Name, s)
 		}
@@ -106,20 +107,20 @@ func (p *part) sweep(c *process) error {
 	return nil
 }
 
-// readerLeft replaces a reader that was killed, or the whole engine.
-func (p *part) readerLeft(c *process) error {
+// readerExited replaces a reader that was killed, or the whole engine.
+func (p *part) readerExited(c *process) error {
 	switch {
 	case p.ending:
-		for id, f := range p.ledger.flying {
+		for id, f := range p.ledger.unread {
 			if f.waiting[c] {
-				p.answered(id, c) // it will read nothing any more
+				p.answered(id, c) // it reads nothing more
 			}
 		}
 		return nil
 	case p.store.Kind == "fifo" || p.rng.IntN(2) == 0:
 		p.dropReaders()
 		p.restarting = true
-		if p.dying == 0 {
+		if p.exiting == 0 {
 			return p.restarted()
 		}
 		return nil
@@ -128,22 +129,22 @@ func (p *part) readerLeft(c *process) error {
 		return err
 	}
 	next := p.readers[len(p.readers)-1]
-	for _, f := range p.ledger.flying {
+	for _, f := range p.ledger.unread {
 		if f.waiting[c] {
 			delete(f.waiting, c)
 			f.waiting[next] = true
-			next.tell(message{Kind: "read", Request: f.id, Objects: f.objects})
+			next.send(message{Kind: "read", Request: f.id, Objects: f.objects})
 		}
 	}
 	return nil
 }
 
-// restarted has the writer reset its readers, all of which have ended.
+// restarted orders the writer to reset its readers, after all of them have ended.
 func (p *part) restarted() error {
 	p.restarting = false
 	p.s.n.restarts.Add(1)
-	if passed := p.ledger.forget(); p.writer != nil {
-		p.pass(passed)
+	if passed := p.ledger.dropRequests(); p.writer != nil {
+		p.passFences(passed)
 		p.reset()
 	}
 	if p.writer == nil || !p.writer.ready && !p.adopt {
@@ -155,7 +156,7 @@ func (p *part) restarted() error {
 // dropReaders kills all readers, since the engine is restarted.
 func (p *part) dropReaders() {
 	for _, r := range p.readers {
-		p.dying++
+		p.exiting++
 		if !r.killed {
 			p.s.n.readerKills.Add(1)
 		}

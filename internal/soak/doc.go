@@ -1,5 +1,5 @@
 // Command soak loads the whole core with many processes for minutes to days, kills them at
-// random instants, and reports whether anything was lost, became wrong, or grew.
+// random instants, and fails if an object was lost, a byte was wrong, or the use of a resource grew.
 //
 //	make soak MINUTES=30
 //
@@ -13,12 +13,12 @@
 //	cache    the same through mmcache, with holds, fan-out and clears
 //	mirror   a pair of mirrored caches over a link that loses and reorders requests
 //
-// In the first five a writer sends requests with handles, and readers, in Go and Python,
-// compare every byte of what the handles name with what the key and a nonce demand. The
-// supervisor stands for the engine between them. It keeps a ledger of what was published and
-// what is in flight (ledger.go), which outlives every child, and judges each adoption by it.
+// In the first five a writer sends requests with handles, and readers, in Go and Python, compare every byte
+// of the objects with the content that key and nonce determine. The supervisor stands for the engine between
+// them. It keeps a ledger (ledger.go) of the objects that were published and of the requests that readers
+// have not read yet. The ledger outlives every child, and each adoption is compared with it.
 //
 // A child is this program with a hidden sub-command. It speaks lines of JSON (message.go) on
-// its standard streams. Nothing outlives the supervisor, however it ends: the kernel kills its
+// its standard streams. When the supervisor ends, even by SIGKILL, the kernel kills its
 // children, and a cleaner process (clean.go) then removes their segments.
 package main

@@ -5,12 +5,13 @@ import (
 	"os"
 )
 
-// What a part does in the place of an engine: it hands requests to readers, and ends them.
+// This file has what a part does in place of an engine: it sends requests to readers, and finishes or aborts
+// them.
 
 // handle handles a line or the end of a child.
 func (p *part) handle(e event) error {
 	if e.m == nil {
-		return p.left(e)
+		return p.exited(e)
 	}
 	if e.err != nil {
 		return fmt.Errorf("%s: %w", e.from.name, e.err)
@@ -29,9 +30,9 @@ func (p *part) handle(e event) error {
 		e.from.asked = false
 		p.s.growth.goroutines(e.from, e.m.Goroutines)
 	case e.from.role == "reader":
-		err = p.hearReader(e.from, *e.m)
+		err = p.handleReader(e.from, *e.m)
 	default:
-		err = p.hearWriter(e.from, *e.m)
+		err = p.handleWriter(e.from, *e.m)
 	}
 	if err != nil {
 		p.s.n.losses.Add(1)
@@ -40,7 +41,7 @@ func (p *part) handle(e event) error {
 	return nil
 }
 
-func (p *part) hearWriter(w *process, m message) error {
+func (p *part) handleWriter(w *process, m message) error {
 	switch m.Kind {
 	case "ready":
 		w.ready = true
@@ -51,7 +52,7 @@ func (p *part) hearWriter(w *process, m message) error {
 			p.s.n.adoptions.Add(1)
 			p.s.n.kept.Add(int64(m.Adoption.Kept))
 			p.s.n.bytes.Add(m.Bytes)
-			if err := p.ledger.adopted(*m.Adoption, m.Objects, p.store.Kind != "cache"); err != nil {
+			if err := p.ledger.checkAdoption(*m.Adoption, m.Objects, p.store.Kind != "cache"); err != nil {
 				return fmt.Errorf("adoption %+v: %w", *m.Adoption, err)
 			}
 		}
@@ -63,19 +64,19 @@ func (p *part) hearWriter(w *process, m message) error {
 		return p.startReaders()
 	case "added":
 		p.s.n.objects.Add(1)
-		p.ledger.added(m.Objects[0])
-	case "gone":
-		return p.ledger.removed(m.Objects[0])
+		p.ledger.addKey(m.Objects[0])
+	case "removed":
+		return p.ledger.removeKey(m.Objects[0])
 	case "sent":
 		p.s.n.operations.Add(int64(1 + len(m.Objects)))
-		if p.void() {
-			p.ledger.remember(m.Objects)
+		if p.willReset() {
+			p.ledger.addHistory(m.Objects)
 			return nil
 		}
 		return p.dispatch(m)
 	case "fence":
-		if p.ledger.fence(m.Fence) {
-			w.tell(message{Kind: "pass", Fence: m.Fence})
+		if p.ledger.addFence(m.Fence) {
+			w.send(message{Kind: "pass", Fence: m.Fence})
 		}
 	case "reset":
 		p.resets--
@@ -87,31 +88,31 @@ func (p *part) hearWriter(w *process, m message) error {
 
 // dispatch sends a request to the readers.
 func (p *part) dispatch(m message) error {
-	f, err := p.ledger.sent(m.Request, m.Objects, p.readers)
+	f, err := p.ledger.addRequest(m.Request, m.Objects, p.readers)
 	if err != nil {
 		return err
 	}
 	read := message{Kind: "read", Request: m.Request, Objects: m.Objects}
 	for _, r := range p.readers {
-		r.tell(read)
+		r.send(read)
 	}
-	if len(p.readers) == 0 { // they have ended, and the writer is about to
+	if len(p.readers) == 0 { // they have ended, and the writer ends soon
 		p.answered(f.id, nil)
 	} else if p.rng.IntN(8) == 0 {
 		f.ended = true
-		p.writer.tell(message{Kind: "abort", Request: f.id})
+		p.writer.send(message{Kind: "abort", Request: f.id})
 	}
 	if len(p.ledger.history) > 0 && p.rng.IntN(10) == 0 && len(p.readers) > 0 {
 		late := message{Kind: "read", Request: "late", Late: true}
 		for range 8 {
 			late.Objects = append(late.Objects, p.ledger.history[p.rng.IntN(len(p.ledger.history))])
 		}
-		p.readers[p.rng.IntN(len(p.readers))].tell(late)
+		p.readers[p.rng.IntN(len(p.readers))].send(late)
 	}
 	return nil
 }
 
-func (p *part) hearReader(r *process, m message) error {
+func (p *part) handleReader(r *process, m message) error {
 	switch m.Kind {
 	case "ready":
 		r.ready = true
@@ -119,14 +120,14 @@ func (p *part) hearReader(r *process, m message) error {
 			p.s.growth.watch(r)
 		}
 		return nil
-	case "absent": // its writer has just ended, and took the segment along
+	case "absent": // its writer has just ended and removed the segment
 		if _, err := os.Stat(p.s.path(p.store.Name)); err == nil {
 			return fmt.Errorf("the segment is there, but: %s", m.Text)
 		}
 		r.ending = true
 		return nil
 	case "done":
-		p.begun()
+		p.firstAnswer()
 		if r.python {
 			p.s.n.python.Store(true)
 		}
@@ -144,7 +145,7 @@ func (p *part) hearReader(r *process, m message) error {
 
 // answered notes that a reader is done with a request, and ends the request if all are.
 func (p *part) answered(id string, r *process) {
-	f, passed := p.ledger.read(id, r)
+	f, passed := p.ledger.markRead(id, r)
 	if p.writer == nil {
 		return
 	}
@@ -153,13 +154,13 @@ func (p *part) answered(id string, r *process) {
 		if p.rng.IntN(4) == 0 {
 			end = "abort"
 		}
-		p.writer.tell(message{Kind: end, Request: f.id})
+		p.writer.send(message{Kind: end, Request: f.id})
 	}
-	p.pass(passed)
+	p.passFences(passed)
 }
 
-func (p *part) pass(fences []int) {
+func (p *part) passFences(fences []int) {
 	for _, n := range fences {
-		p.writer.tell(message{Kind: "pass", Fence: n})
+		p.writer.send(message{Kind: "pass", Fence: n})
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// growth samples what must not grow, in the supervisor and in children that are not killed.
+// growth samples resources that must not grow, in the supervisor and in children that are not killed.
 type growth struct {
 	prefix string // of the paths of segments
 
@@ -49,8 +49,8 @@ func (g *growth) watch(c *process) {
 	g.children[c] = fmt.Sprintf("%s (pid %d)", c.name, c.cmd.Process.Pid)
 }
 
-// forget ends that; what was sampled is judged all the same.
-func (g *growth) forget(c *process) {
+// unwatch ends that. The samples stay, and are checked.
+func (g *growth) unwatch(c *process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.children, c)
@@ -63,7 +63,7 @@ func (g *growth) add(of, what string, n int64) {
 	g.series[of][what] = append(g.series[of][what], n)
 }
 
-// goroutines takes the number that a child reported of itself.
+// goroutines adds the number that a child reported of itself.
 func (g *growth) goroutines(c *process, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,8 +114,8 @@ func field(path, name string) (int64, bool) {
 }
 
 // compare returns the largest value of the warm-up, which is the first two fifths, and the
-// smallest of the last fifth: what grows all the time is larger by then, and a peak does no
-// harm.
+// smallest of the last fifth. With a leak the second is larger; a single peak changes neither by
+// much.
 func compare(samples []int64) (before, after int64, ok bool) {
 	n := len(samples)
 	if n < 10 {
@@ -124,8 +124,8 @@ func compare(samples []int64) (before, after int64, ok bool) {
 	return slices.Max(samples[:2*n/5]), slices.Min(samples[n-n/5:]), true
 }
 
-// judge returns what has grown.
-func (g *growth) judge() (failed []error) {
+// check returns an error for each resource that has grown.
+func (g *growth) check() (failed []error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(g.series)) {

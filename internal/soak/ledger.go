@@ -7,70 +7,70 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// ledger is what must be in a segment, whoever of its writers was killed. It is filled by the lines
+// ledger is the expected content of a segment, also after its writer was killed. It is built from the lines
 // of writers.
 type ledger struct {
-	index   map[string]uint32 // ids, by the keys that are there
-	flying  map[string]*flight
-	fences  map[int]map[string]bool // flights that a fence waits for
-	history []object                // of flights that have ended, the latest ones
-	at      int                     // the next one of history to be replaced
+	index   map[string]uint32 // ids of the objects that are there, by key
+	unread  map[string]*sentRequest
+	fences  map[int]map[string]bool // ids of the requests that each fence waits for
+	history []object                // objects of the latest requests that were read
+	at      int                     // index in history that is replaced next
 
-	epoch    uint64
-	gone     string // the last key that went
-	detached bool   // the writer ended by plan
+	epoch       uint64
+	lastRemoved string // the key whose removal was reported last
+	detached    bool   // the writer ended as ordered
 }
 
-// flight is a request that was sent, until every reader has read it.
-type flight struct {
+// sentRequest is a request from its sending until every reader has read it.
+type sentRequest struct {
 	id      string
 	objects []object
 	waiting map[*process]bool // readers that have not answered
-	ended   bool              // aborted, or its writer is dead
+	ended   bool              // it was aborted, or its writer is dead: nothing ends it a second time
 }
 
 const historySize = 400
 
 func newLedger() *ledger {
-	return &ledger{index: map[string]uint32{}, flying: map[string]*flight{}, fences: map[int]map[string]bool{}}
+	return &ledger{index: map[string]uint32{}, unread: map[string]*sentRequest{}, fences: map[int]map[string]bool{}}
 }
 
-func (l *ledger) added(o object) { l.index[o.Key] = o.ID }
+func (l *ledger) addKey(o object) { l.index[o.Key] = o.ID }
 
-func (l *ledger) removed(o object) error {
+func (l *ledger) removeKey(o object) error {
 	if id, ok := l.index[o.Key]; !ok || id != o.ID {
-		return fmt.Errorf("key %s goes with id %d, but the ledger has id %d (%v)", o.Key, o.ID, id, ok)
+		return fmt.Errorf("key %s is removed with id %d, but the ledger has id %d (%v)", o.Key, o.ID, id, ok)
 	}
 	delete(l.index, o.Key)
-	l.gone = o.Key
+	l.lastRemoved = o.Key
 	return nil
 }
 
-func (l *ledger) sent(id string, objects []object, readers []*process) (*flight, error) {
-	if l.flying[id] != nil {
+func (l *ledger) addRequest(id string, objects []object, readers []*process) (*sentRequest, error) {
+	if l.unread[id] != nil {
 		return nil, fmt.Errorf("request %s was sent twice", id)
 	}
-	f := &flight{id: id, objects: objects, waiting: map[*process]bool{}}
+	f := &sentRequest{id: id, objects: objects, waiting: map[*process]bool{}}
 	for _, r := range readers {
 		f.waiting[r] = true
 	}
-	l.flying[id] = f
+	l.unread[id] = f
 	return f, nil
 }
 
-// read notes that a reader has read a flight. It returns the flight if it is over, and the
-// fences that have passed by that.
-func (l *ledger) read(id string, by *process) (over *flight, passed []int) {
-	f := l.flying[id]
+// markRead notes that a reader has read a request. It returns the request if all readers have read it, and
+// the fences that pass by that.
+func (l *ledger) markRead(id string, by *process) (over *sentRequest, passed []int) {
+	f := l.unread[id]
 	if f == nil {
-		return nil, nil // the readers were replaced meanwhile
+		return nil, nil // dropRequests has dropped it
 	}
 	delete(f.waiting, by)
 	if len(f.waiting) > 0 {
 		return nil, nil
 	}
-	delete(l.flying, id)
-	l.remember(f.objects)
+	delete(l.unread, id)
+	l.addHistory(f.objects)
 	for n, waits := range l.fences {
 		delete(waits, id)
 		if len(waits) == 0 {
@@ -81,7 +81,7 @@ func (l *ledger) read(id string, by *process) (over *flight, passed []int) {
 	return f, passed
 }
 
-func (l *ledger) remember(objects []object) {
+func (l *ledger) addHistory(objects []object) {
 	for _, o := range objects {
 		o.Uses = 1
 		if len(l.history) < historySize {
@@ -94,25 +94,25 @@ func (l *ledger) remember(objects []object) {
 }
 
 // fence notes a fence, and reports whether it has passed already.
-func (l *ledger) fence(n int) (passed bool) {
-	if len(l.flying) == 0 {
+func (l *ledger) addFence(n int) (passed bool) {
+	if len(l.unread) == 0 {
 		return true
 	}
 	waits := map[string]bool{}
-	for id := range l.flying {
+	for id := range l.unread {
 		waits[id] = true
 	}
 	l.fences[n] = waits
 	return false
 }
 
-// forget drops all flights, since every reader is dead and the engine starts anew. It
-// returns the fences that have passed by that.
-func (l *ledger) forget() (passed []int) {
-	for _, f := range l.flying {
-		l.remember(f.objects)
+// dropRequests drops all requests, since every reader is dead and the engine starts again. It returns the
+// fences that pass by that.
+func (l *ledger) dropRequests() (passed []int) {
+	for _, f := range l.unread {
+		l.addHistory(f.objects)
 	}
-	clear(l.flying)
+	clear(l.unread)
 	for n := range l.fences {
 		passed = append(passed, n)
 	}
@@ -120,19 +120,20 @@ func (l *ledger) forget() (passed []int) {
 	return passed
 }
 
-// writerEnded makes every flight one of nobody's.
+// writerEnded ends every request: the writer that would finish or abort it has ended.
 func (l *ledger) writerEnded(killed bool) {
 	l.detached = !killed
 	clear(l.fences)
-	for _, f := range l.flying {
+	for _, f := range l.unread {
 		f.ended = true
 	}
 }
 
-// adopted judges what the next writer found: all that has a key, whose bytes it has compared.
-func (l *ledger) adopted(a shmstore.Adoption, all []object, indexed bool) error {
+// checkAdoption compares the ledger with what the next writer found: its report, and all objects that have a
+// key. The writer has compared the bytes of those.
+func (l *ledger) checkAdoption(a shmstore.Adoption, all []object, indexed bool) error {
 	ids := map[uint32]bool{}
-	for _, f := range l.flying {
+	for _, f := range l.unread {
 		for _, o := range f.objects {
 			ids[o.ID] = true
 		}
@@ -143,7 +144,7 @@ func (l *ledger) adopted(a shmstore.Adoption, all []object, indexed bool) error 
 	case a.Kept < len(all):
 		return fmt.Errorf("%d objects were kept, but %d have keys", a.Kept, len(all))
 	case a.InUse < len(ids):
-		return fmt.Errorf("%d objects are in use, but %d are in flight", a.InUse, len(ids))
+		return fmt.Errorf("%d objects are in use, but %d are in requests that were not read", a.InUse, len(ids))
 	case a.Epoch <= l.epoch:
 		return fmt.Errorf("epoch %d follows %d", a.Epoch, l.epoch)
 	case l.detached && !a.Clean:
@@ -162,17 +163,17 @@ func (l *ledger) adopted(a shmstore.Adoption, all []object, indexed bool) error 
 			return err
 		}
 	}
-	l.index, l.gone, l.detached = index, "", false
+	l.index, l.lastRemoved, l.detached = index, "", false
 	return nil
 }
 
-// compare compares what has a key with what was reported. A writer that was killed may have
-// removed one object, and published one, without a report of it; and the object that it reported
-// last to be gone may be there.
+// compare compares the keys in the segment with those that were reported. A writer that was killed may have
+// removed one object, and published another, without a report. An object whose removal it reported last may
+// still be there.
 func (l *ledger) compare(index map[string]uint32) error {
 	lost, unknown := 1, 1
 	if l.detached {
-		lost, unknown, l.gone = 0, 0, ""
+		lost, unknown, l.lastRemoved = 0, 0, ""
 	}
 	for key, id := range l.index {
 		got, ok := index[key]
@@ -184,7 +185,7 @@ func (l *ledger) compare(index map[string]uint32) error {
 		}
 	}
 	for key, id := range index {
-		if _, ok := l.index[key]; !ok && key != l.gone {
+		if _, ok := l.index[key]; !ok && key != l.lastRemoved {
 			if unknown--; unknown < 0 {
 				return fmt.Errorf("key %s with id %d was never reported to be there", key, id)
 			}

@@ -9,17 +9,17 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// killedLedger returns a ledger of ten keys with a request in flight, whose writer was killed, with what
-// a right adoption reports.
+// killedLedger returns a ledger of ten keys with a request that was not read, whose writer was killed, with
+// what a right adoption reports.
 func killedLedger() (*ledger, shmstore.Adoption, []object) {
 	l := newLedger()
 	var all []object
 	for i := range 10 {
 		o := object{Key: fmt.Sprint("k", i), ID: uint32(i)}
-		l.added(o)
+		l.addKey(o)
 		all = append(all, o)
 	}
-	_, err := l.sent("r", all[:3], []*process{{}})
+	_, err := l.addRequest("r", all[:3], []*process{{}})
 	if err != nil {
 		panic(err)
 	}
@@ -34,8 +34,12 @@ func TestLedgerFindsWhatAnAdoptionLost(t *testing.T) {
 		want   string // "" accepts it
 	}{
 		{"right", func(_ *ledger, _ *shmstore.Adoption, all []object) []object { return all }, ""},
-		{"one key gone without a word", func(_ *ledger, _ *shmstore.Adoption, all []object) []object { return all[1:] }, ""},
-		{"two keys gone without a word", func(_ *ledger, _ *shmstore.Adoption, all []object) []object { return all[2:] }, "key k"},
+		{"one key gone without a word", func(_ *ledger, _ *shmstore.Adoption, all []object) []object {
+			return all[1:]
+		}, ""},
+		{"two keys gone without a word", func(_ *ledger, _ *shmstore.Adoption, all []object) []object {
+			return all[2:]
+		}, "key k"},
 		{"a key gone after a detach", func(l *ledger, a *shmstore.Adoption, all []object) []object {
 			l.detached, a.Clean = true, true
 			return all[1:]
@@ -52,17 +56,35 @@ func TestLedgerFindsWhatAnAdoptionLost(t *testing.T) {
 			all[4].ID = 77
 			return all
 		}, "key k4 had id 4"},
-		{"dropped", func(_ *ledger, a *shmstore.Adoption, all []object) []object { a.Dropped = 1; return all }, "1 objects were dropped"},
-		{"damaged", func(_ *ledger, a *shmstore.Adoption, all []object) []object { a.Damaged = 1; return all }, "1 were damaged"},
-		{"fewer kept than listed", func(_ *ledger, a *shmstore.Adoption, all []object) []object { a.Kept = 9; return all }, "9 objects were kept"},
-		{"fewer in use than in flight", func(_ *ledger, a *shmstore.Adoption, all []object) []object { a.InUse = 2; return all }, "3 are in flight"},
-		{"the epoch again", func(l *ledger, _ *shmstore.Adoption, all []object) []object { l.epoch = 2; return all }, "epoch 2 follows 2"},
-		{"not clean after a detach", func(l *ledger, _ *shmstore.Adoption, all []object) []object { l.detached = true; return all }, "is not clean"},
+		{"dropped", func(_ *ledger, a *shmstore.Adoption, all []object) []object {
+			a.Dropped = 1
+			return all
+		}, "1 objects were dropped"},
+		{"damaged", func(_ *ledger, a *shmstore.Adoption, all []object) []object {
+			a.Damaged = 1
+			return all
+		}, "1 were damaged"},
+		{"fewer kept than listed", func(_ *ledger, a *shmstore.Adoption, all []object) []object {
+			a.Kept = 9
+			return all
+		}, "9 objects were kept"},
+		{"fewer in use than in unread requests", func(_ *ledger, a *shmstore.Adoption, all []object) []object {
+			a.InUse = 2
+			return all
+		}, "3 are in requests that were not read"},
+		{"the epoch again", func(l *ledger, _ *shmstore.Adoption, all []object) []object {
+			l.epoch = 2
+			return all
+		}, "epoch 2 follows 2"},
+		{"not clean after a detach", func(l *ledger, _ *shmstore.Adoption, all []object) []object {
+			l.detached = true
+			return all
+		}, "is not clean"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, a, all := killedLedger()
 			all = c.change(l, &a, all)
-			err := l.adopted(a, all, true)
+			err := l.checkAdoption(a, all, true)
 			if c.want == "" {
 				require.NoError(t, err)
 			} else {
@@ -74,26 +96,27 @@ func TestLedgerFindsWhatAnAdoptionLost(t *testing.T) {
 
 func TestLedgerPassesAFenceWhenEverythingBeforeIsRead(t *testing.T) {
 	l, one, two := newLedger(), &process{}, &process{}
-	require.True(t, l.fence(1), "nothing is in flight")
+	require.True(t, l.addFence(1), "no request is unread")
 	for _, id := range []string{"a", "b"} {
-		_, err := l.sent(id, nil, []*process{one, two})
+		_, err := l.addRequest(id, nil, []*process{one, two})
 		require.NoError(t, err)
 	}
-	require.False(t, l.fence(2))
-	_, err := l.sent("behind", nil, []*process{one, two})
+	require.False(t, l.addFence(2))
+	_, err := l.addRequest("behind", nil, []*process{one, two})
 	require.NoError(t, err)
 	for i, step := range []struct {
 		id     string
 		by     *process
 		over   bool
 		passed []int
-	}{{"a", one, false, nil}, {"b", two, false, nil}, {"a", two, true, nil}, {"behind", one, false, nil}, {"b", one, true, []int{2}}} {
-		over, passed := l.read(step.id, step.by)
+	}{{"a", one, false, nil}, {"b", two, false, nil}, {"a", two, true, nil}, {"behind", one, false, nil},
+		{"b", one, true, []int{2}}} {
+		over, passed := l.markRead(step.id, step.by)
 		require.Equal(t, step.over, over != nil, i)
 		require.Equal(t, step.passed, passed, i)
 	}
-	require.False(t, l.fence(3))
-	require.Equal(t, []int{3}, l.forget(), "an engine that is restarted reads nothing more")
+	require.False(t, l.addFence(3))
+	require.Equal(t, []int{3}, l.dropRequests(), "an engine that is restarted reads nothing more")
 }
 
 func TestGrowthComparesAfterTheWarmUp(t *testing.T) {
@@ -112,7 +135,7 @@ func TestGrowthComparesAfterTheWarmUp(t *testing.T) {
 			for i := range 100 {
 				g.add("x", "descriptors", c.at(i))
 			}
-			require.Equal(t, c.leaks, len(g.judge()) > 0)
+			require.Equal(t, c.leaks, len(g.check()) > 0)
 		})
 	}
 }

@@ -17,13 +17,14 @@ import (
 //	to a reader:     read, check, end
 //	from any child:  failed
 //
-// What begins to be promised is written after the fact, what begins to be allowed before, so
-// that a kill between the two makes the ledger too careful and never too bold.
+// A line that makes the ledger expect more is written after the fact, and an order that allows a writer to do
+// more is sent after the ledger allows it. A kill between line and fact then makes the checks weaker, and
+// never wrong.
 type message struct {
 	Kind    string   `json:"kind"`
 	Request string   `json:"request,omitempty"`
 	Objects []object `json:"objects,omitempty"`
-	// Late reads may find that the object is gone, but no other bytes.
+	// Late reads may find that the object was removed, but not wrong bytes.
 	Late bool `json:"late,omitempty"`
 
 	Fence int `json:"fence,omitempty"`
@@ -32,7 +33,7 @@ type message struct {
 
 	Adoption *shmstore.Adoption `json:"adoption,omitempty"`
 
-	// Of done: bytes compared, objects read, and late ones that were gone.
+	// Of done: bytes compared, objects read, and late reads whose object was removed.
 	Bytes int64 `json:"bytes,omitempty"`
 	Reads int64 `json:"reads,omitempty"`
 	Gone  int64 `json:"late_gone,omitempty"`
@@ -42,12 +43,12 @@ type message struct {
 
 	// Text is why a reader found no segment.
 	Text string `json:"text,omitempty"`
-	// Error is what must not be; Wrong reports that it is about bytes.
+	// Error is an error of the tested code; Wrong is set if bytes were wrong.
 	Error string `json:"error,omitempty"`
 	Wrong bool   `json:"wrong,omitempty"`
 }
 
-// object is a handle, with what a reader must find there.
+// object is a handle, and the content that a reader must find there.
 type object struct {
 	Key       string `json:"key"`
 	Place     uint64 `json:"place"` // address of a chunk, offset of a payload

@@ -17,10 +17,10 @@ type objects struct {
 	pool *objstore.Pool // nil in a FIFO
 }
 
-func objectOptions(o storeOptions, said func(shmstore.Change)) objstore.Options {
+func objectOptions(o storeOptions, watch func(shmstore.Change)) objstore.Options {
 	so := objstore.Options{
 		Name: o.Name, Dir: o.Dir, RingSize: o.Size, MaxObjectSize: o.maxObject(), Readers: o.Readers,
-		Owner: "soak", Watch: said,
+		Owner: "soak", Watch: watch,
 	}
 	if o.Kind == "pool" {
 		so.QuarantineTTL, so.ReaderSlots = -1, slots
@@ -29,8 +29,8 @@ func objectOptions(o storeOptions, said func(shmstore.Change)) objstore.Options 
 	return so
 }
 
-func openObjects(o storeOptions, adopt bool, said func(shmstore.Change)) (store, shmstore.Adoption, error) {
-	so := objectOptions(o, said)
+func openObjects(o storeOptions, adopt bool, watch func(shmstore.Change)) (store, shmstore.Adoption, error) {
+	so := objectOptions(o, watch)
 	if o.Kind == "fifo" {
 		s, err := objstore.CreateFIFO(so)
 		return objects{Store: s}, shmstore.Adoption{}, err

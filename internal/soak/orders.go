@@ -7,9 +7,9 @@ import (
 	"runtime"
 )
 
-// What a writer does for the supervisor.
+// This file has what a writer does on orders of the supervisor.
 
-// fence takes a fence. The supervisor answers when all that was sent before was read.
+// fence requests a fence. The supervisor answers when all requests that were sent before were read.
 func (w *writer) fence() {
 	w.mu.Lock()
 	if len(w.fences) > 3 {
@@ -20,10 +20,10 @@ func (w *writer) fence() {
 	n := w.fenced
 	w.fences[n] = w.store.fence()
 	w.mu.Unlock()
-	say(message{Kind: "fence", Fence: n})
+	report(message{Kind: "fence", Fence: n})
 }
 
-func (w *writer) obey(m message) error {
+func (w *writer) handle(m message) error {
 	switch m.Kind {
 	case "finish", "abort":
 		w.mu.Lock()
@@ -56,12 +56,12 @@ func (w *writer) obey(m message) error {
 		}
 		w.mu.Lock()
 		for _, r := range w.open {
-			r.finish() // it has ended, but what it looked at in this process has not
+			r.finish() // the reset ended the leases of readers, not those of this process
 		}
 		clear(w.open)
 		w.idle.Broadcast()
 		w.mu.Unlock()
-		say(message{Kind: "reset"})
+		report(message{Kind: "reset"})
 	case "check":
 		if err := w.leak(); err != nil {
 			return err
@@ -69,14 +69,14 @@ func (w *writer) obey(m message) error {
 		if err := w.store.check(); err != nil {
 			return err
 		}
-		say(message{Kind: "state", Goroutines: runtime.NumGoroutine()})
+		report(message{Kind: "state", Goroutines: runtime.NumGoroutine()})
 	default:
 		return fmt.Errorf("order %q", m.Kind)
 	}
 	return nil
 }
 
-// leak is the planted defect that growth must show.
+// leak is the planted defect that growth must find.
 func (w *writer) leak() error {
 	if w.c.Plant != "descriptor" {
 		return nil
@@ -91,7 +91,7 @@ func (w *writer) leak() error {
 	return nil
 }
 
-// end takes no new requests, lets those that are open end, and gives the store up.
+// end stops new requests, waits for those that are open, and closes the store.
 func (w *writer) end(keep bool, orders <-chan message) error {
 	done := make(chan struct{})
 	go func() {
@@ -104,7 +104,7 @@ func (w *writer) end(keep bool, orders <-chan message) error {
 		case err := <-w.failed:
 			return err
 		case m := <-orders:
-			if err := w.obey(m); err != nil {
+			if err := w.handle(m); err != nil {
 				return err
 			}
 		case <-done:

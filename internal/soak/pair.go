@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// pair is the part with two ends of package lrusync. Its fields belong to its loop.
+// pair is the part with the two ends of package lrusync, a child each. Only its loop uses its fields.
 type pair struct {
-	s      *supervisor
-	begun  func() // its first request was answered
-	rng    *rand.Rand
-	ends   map[string]*process // by role
-	events chan event
-	ending bool
+	s           *supervisor
+	firstAnswer func() // called when a request was answered
+	rng         *rand.Rand
+	children    map[string]*process // by role
+	events      chan event
+	ending      bool
 }
 
 func (p *pair) run(ctx, stopping context.Context) error {
-	p.ends, p.events = map[string]*process{}, make(chan event)
+	p.children, p.events = map[string]*process{}, make(chan event)
 	err := errors.Join(p.start("receiver"), p.start("sender"))
 	if err == nil {
 		err = p.loop(ctx, stopping)
 	}
-	for _, c := range p.ends {
+	for _, c := range p.children {
 		c.kill()
 	}
-	for len(p.ends) > 0 {
+	for len(p.children) > 0 {
 		if e := <-p.events; e.m == nil {
-			delete(p.ends, e.from.role)
+			delete(p.children, e.from.role)
 			p.s.logs(e.from)
 		}
 	}
@@ -42,7 +42,7 @@ func (p *pair) start(role string) error {
 	args := []string{"--link", filepath.Join(p.s.dir, "pair"), "--seed", strconv.FormatUint(p.rng.Uint64(), 10)}
 	c, err := p.s.startChild("mirror", role, 0, storeOptions{}, args, p.events)
 	if err == nil {
-		p.ends[role] = c
+		p.children[role] = c
 	}
 	return err
 }
@@ -52,9 +52,9 @@ func (p *pair) loop(ctx, stopping context.Context) error {
 	check, kill := time.NewTicker(p.s.interval), time.NewTimer(time.Second)
 	defer check.Stop()
 	defer kill.Stop()
-	hang := time.NewTimer(hangs)
+	hang := time.NewTimer(hangTime)
 	defer hang.Stop()
-	for len(p.ends) > 0 {
+	for len(p.children) > 0 {
 		var err error
 		select {
 		case <-ctx.Done():
@@ -63,10 +63,10 @@ func (p *pair) loop(ctx, stopping context.Context) error {
 			stop = nil
 			p.end()
 		case <-check.C:
-			for _, c := range p.ends {
+			for _, c := range p.children {
 				if c.ready && !c.asked && !c.ending {
 					c.asked = true
-					c.tell(message{Kind: "check"})
+					c.send(message{Kind: "check"})
 				}
 			}
 		case <-kill.C:
@@ -74,11 +74,11 @@ func (p *pair) loop(ctx, stopping context.Context) error {
 			p.disturb()
 		case e := <-p.events:
 			if e.m == nil || e.m.Pair.Requests > 0 {
-				hang.Reset(hangs)
+				hang.Reset(hangTime)
 			}
 			err = p.handle(e)
 		case <-hang.C:
-			err = fmt.Errorf("nothing has happened for %v", hangs)
+			err = fmt.Errorf("nothing has happened for %v", hangTime)
 		}
 		if err != nil {
 			return err
@@ -89,11 +89,11 @@ func (p *pair) loop(ctx, stopping context.Context) error {
 
 // disturb kills one end, stops it, or lets it go on.
 func (p *pair) disturb() {
-	c := p.ends[[]string{"sender", "receiver"}[p.rng.IntN(2)]]
+	c := p.children[[]string{"sender", "receiver"}[p.rng.IntN(2)]]
 	switch {
 	case p.ending || c == nil || c.killed:
 	case c.stopped:
-		c.proceed()
+		c.resume()
 	case p.rng.IntN(3) == 0:
 		p.s.n.stops.Add(1)
 		c.stop()
@@ -103,17 +103,17 @@ func (p *pair) disturb() {
 	}
 }
 
-// end has the sender end first, which compares both ends.
+// end orders the sender to end. The sender compares both ends before, so the receiver ends after it.
 func (p *pair) end() {
 	p.ending = true
-	for _, c := range p.ends {
+	for _, c := range p.children {
 		if c.stopped {
-			c.proceed()
+			c.resume()
 		}
 	}
-	if c := p.ends["sender"]; c != nil && c.ready && !c.ending {
+	if c := p.children["sender"]; c != nil && c.ready && !c.ending {
 		c.ending = true
-		c.tell(message{Kind: "end"})
+		c.send(message{Kind: "end"})
 	}
 }
 
@@ -123,7 +123,7 @@ func (p *pair) handle(e event) error {
 	case e.err != nil && e.m != nil:
 		return fmt.Errorf("%s: %w", c.name, e.err)
 	case e.m == nil:
-		return p.left(c, e.err)
+		return p.exited(c, e.err)
 	case e.m.Error != "":
 		p.s.n.losses.Add(1)
 		return fmt.Errorf("%s: %s", c.name, e.m.Error)
@@ -135,7 +135,7 @@ func (p *pair) handle(e event) error {
 	case e.m.Kind == "state":
 		c.asked = false
 		if e.m.Pair.Requests > 0 {
-			p.begun()
+			p.firstAnswer()
 		}
 		p.s.n.pair.add(e.m.Pair)
 		p.s.n.operations.Add(e.m.Pair.Requests)
@@ -144,19 +144,19 @@ func (p *pair) handle(e event) error {
 	return nil
 }
 
-// left handles the end of an end.
-func (p *pair) left(c *process, err error) error {
-	delete(p.ends, c.role)
+// exited handles the exit of a child.
+func (p *pair) exited(c *process, err error) error {
+	delete(p.children, c.role)
 	switch {
 	case c.killed:
 		return p.start(c.role)
 	case err != nil || !c.ending:
 		p.s.logs(c)
-		return fmt.Errorf("%s ended by itself: %w", c.name, errors.Join(err, errors.New(c.log.String())))
+		return fmt.Errorf("%s ended without an order: %w", c.name, errors.Join(err, errors.New(c.log.String())))
 	case c.role == "sender":
-		if r := p.ends["receiver"]; r != nil {
+		if r := p.children["receiver"]; r != nil {
 			r.ending = true
-			r.tell(message{Kind: "end"})
+			r.send(message{Kind: "end"})
 		}
 	}
 	return nil

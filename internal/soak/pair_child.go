@@ -25,7 +25,7 @@ const (
 )
 
 // runReceiver is the engine's end of the pair. It serves one connection after the other, with
-// the same cache: a sender that dies is followed by another.
+// the same cache: the supervisor starts another sender after one was killed.
 func runReceiver(c childCommand, orders <-chan message) error {
 	if err := os.Remove(c.Link); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -38,7 +38,7 @@ func runReceiver(c childCommand, orders <-chan message) error {
 	if err != nil {
 		return err
 	}
-	say(message{Kind: "ready"})
+	report(message{Kind: "ready"})
 	go func() {
 		for {
 			conn, err := ln.Accept()
@@ -59,7 +59,7 @@ func runReceiver(c childCommand, orders <-chan message) error {
 		if m.Kind == "end" {
 			return nil
 		}
-		say(message{Kind: "state", Goroutines: runtime.NumGoroutine()})
+		report(message{Kind: "state", Goroutines: runtime.NumGoroutine()})
 	}
 	return nil
 }
@@ -74,12 +74,12 @@ type sender struct {
 	c childCommand
 	f *lossypair.Frontend
 
-	mu       sync.Mutex // held while the link is made anew
+	mu       sync.Mutex // guards what follows; held while a new link is made
 	link     *lossypair.Link
 	rng      *rand.Rand
 	lossless bool
-	done     pairCounts // of Dropped and Swapped, those of links that are down
-	said     pairCounts
+	done     pairCounts // counts of links that are down; only Dropped and Swapped are used
+	reported pairCounts
 
 	requests atomic.Int64
 	ending   atomic.Bool
@@ -96,7 +96,7 @@ func runSender(c childCommand, orders <-chan message) error {
 		fillContent(b, contentSeed(key, 0), 0)
 		return b
 	}}
-	say(message{Kind: "ready"})
+	report(message{Kind: "ready"})
 	failed := make(chan error, pairClients)
 	var clients sync.WaitGroup
 	for n := range pairClients {
@@ -117,7 +117,7 @@ func runSender(c childCommand, orders <-chan message) error {
 			if err := half.CheckStructure(); err != nil {
 				return err
 			}
-			say(message{Kind: "state", Goroutines: runtime.NumGoroutine(), Pair: s.counts()})
+			report(message{Kind: "state", Goroutines: runtime.NumGoroutine(), Pair: s.counts()})
 		}
 	}
 }
@@ -133,7 +133,8 @@ func (s *sender) client(rng *rand.Rand) error {
 		items := make([]lrusync.Item, 1+rng.IntN(4))
 		for i := range items {
 			k := min(rng.IntN(pairKeys), rng.IntN(pairKeys))
-			items[i] = lrusync.Item{Key: fmt.Sprint("k", k), Size: int64(math.Exp2(float64(k%17))) + int64(k), HasData: rng.IntN(2) == 0}
+			items[i] = lrusync.Item{Key: fmt.Sprint("k", k), Size: int64(math.Exp2(float64(k%17))) + int64(k),
+				HasData: rng.IntN(2) == 0}
 		}
 		if err := s.f.Do(context.Background(), items); err != nil {
 			return err
@@ -143,7 +144,7 @@ func (s *sender) client(rng *rand.Rand) error {
 	return nil
 }
 
-// connect returns the link, and makes it anew if it is down.
+// connect returns the link, or a new one if it is down.
 func (s *sender) connect() (*lossypair.Link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +178,7 @@ func (s *sender) connect() (*lossypair.Link, error) {
 	}
 }
 
-// counts returns what was done since the last call.
+// counts returns the counts since the last call.
 func (s *sender) counts() pairCounts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,8 +192,8 @@ func (s *sender) counts() pairCounts {
 		now.Dropped += int64(dropped)
 		now.Swapped += int64(swapped)
 	}
-	was := s.said
-	s.said = now
+	was := s.reported
+	s.reported = now
 	return pairCounts{
 		now.Requests - was.Requests, now.Drifts - was.Drifts, now.Repairs - was.Repairs, now.Resent - was.Resent,
 		now.Omitted - was.Omitted, now.Bytes - was.Bytes, now.Dropped - was.Dropped, now.Swapped - was.Swapped,
@@ -215,13 +216,13 @@ func (s *sender) end(clients *sync.WaitGroup, failed <-chan error) error {
 	}
 	s.mu.Unlock()
 	for {
-		for range 2 { // the first shows what the last loss has left
+		for range 2 { // the first one detects what the last loss did
 			if err := s.f.Do(context.Background(), []lrusync.Item{{Key: "k1", Size: 3, HasData: true}}); err != nil {
 				return err
 			}
 		}
 		if err := s.f.Compare(); !errors.Is(err, lossypair.ErrDown) {
-			say(message{Kind: "state", Goroutines: runtime.NumGoroutine(), Pair: s.counts()})
+			report(message{Kind: "state", Goroutines: runtime.NumGoroutine(), Pair: s.counts()})
 			return err
 		}
 	}

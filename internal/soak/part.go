@@ -12,27 +12,27 @@ import (
 	_ "embed"
 )
 
-// part is a segment with its writer and readers. All of its fields belong to its loop.
+// part is a segment with its writer and readers. Only its loop uses its fields.
 type part struct {
-	s       *supervisor
-	name    string
-	store   storeOptions
-	killing bool
-	begun   func() // its first request was answered
-	plant   string
-	rng     *rand.Rand
+	s           *supervisor
+	name        string
+	store       storeOptions
+	killing     bool
+	firstAnswer func() // called when a request was answered
+	plant       string
+	rng         *rand.Rand
 
 	ledger  *ledger
 	writer  *process
 	readers []*process
-	dying   int // processes that were replaced and have not ended
+	exiting int // processes that were replaced and have not ended yet
 	events  chan event
 	timer   *time.Timer // of the next disturbance
-	lives   int         // writers so far
+	writers int         // writers started so far
 	number  int         // of the segment
 	adopt   bool        // the segment is there
-	// restarting is the engine's restart: its readers were killed and have not ended. resets
-	// are the orders to reset that the writer has not answered.
+	// restarting is set from the kill of all readers, for a restart of the engine, until the last one has
+	// ended. resets counts the orders to reset that the writer has not answered.
 	restarting bool
 	resets     int
 	ending     bool
@@ -50,17 +50,17 @@ func (p *part) run(ctx, stopping context.Context) error {
 	if err == nil {
 		err = p.loop(ctx, stopping, check.C)
 	}
-	p.reap()
+	p.killAll()
 	return err
 }
 
-// loop handles one event after the other until all processes have ended by plan.
+// loop handles one event after the other until all processes have ended as ordered.
 func (p *part) loop(ctx, stopping context.Context, check <-chan time.Time) error {
 	stop := stopping.Done()
-	hang := time.NewTimer(hangs)
+	hang := time.NewTimer(hangTime)
 	defer hang.Stop()
 	for {
-		if p.ending && p.writer == nil && len(p.readers) == 0 && p.dying == 0 {
+		if p.ending && p.writer == nil && len(p.readers) == 0 && p.exiting == 0 {
 			return nil
 		}
 		var err error
@@ -78,7 +78,7 @@ func (p *part) loop(ctx, stopping context.Context, check <-chan time.Time) error
 			err = p.disturb()
 		case e := <-p.events:
 			if e.m == nil || e.m.Kind != "state" {
-				hang.Reset(hangs)
+				hang.Reset(hangTime)
 			}
 			err = p.handle(e)
 		case <-hang.C:
@@ -90,8 +90,8 @@ func (p *part) loop(ctx, stopping context.Context, check <-chan time.Time) error
 	}
 }
 
-// hangs is how long nothing may happen.
-const hangs = 5 * time.Minute
+// hangTime is the longest time without an event.
+const hangTime = 5 * time.Minute
 
 func (p *part) processes() []*process {
 	all := slices.Clone(p.readers)
@@ -103,7 +103,7 @@ func (p *part) processes() []*process {
 
 // newSegment starts a writer that creates the segment.
 func (p *part) newSegment() error {
-	p.number++ // a reader of the last one may still come
+	p.number++ // a late reader of the last segment must not open the new one
 	p.store.Name = fmt.Sprintf("%s%s-%d", p.s.prefix, p.name, p.number)
 	p.adopt = false
 	p.restarting, p.resets = false, 0
@@ -112,18 +112,18 @@ func (p *part) newSegment() error {
 }
 
 func (p *part) startWriter() (err error) {
-	p.lives++
-	args := []string{"--seed", strconv.FormatUint(p.rng.Uint64(), 10), "--life", strconv.Itoa(p.lives)}
+	p.writers++
+	args := []string{"--seed", strconv.FormatUint(p.rng.Uint64(), 10), "--life", strconv.Itoa(p.writers)}
 	if p.adopt {
 		args = append(args, "--adopt")
 	}
 	if p.plant != "" {
 		args = append(args, "--plant", p.plant)
 	}
-	p.writer, err = p.s.startChild(p.name, "writer", p.lives, p.store, args, p.events)
-	if owed := p.resets > 0; err == nil {
+	p.writer, err = p.s.startChild(p.name, "writer", p.writers, p.store, args, p.events)
+	if resetPending := p.resets > 0; err == nil {
 		p.resets = 0
-		if owed && !p.restarting { // else when the last reader has ended
+		if resetPending && !p.restarting { // while restarting, restarted does it
 			p.reset()
 		}
 	}
@@ -132,19 +132,20 @@ func (p *part) startWriter() (err error) {
 
 func (p *part) reset() {
 	p.resets++
-	p.writer.tell(message{Kind: "reset"})
+	p.writer.send(message{Kind: "reset"})
 }
 
-// void reports that the writer will reset its readers: what it sends before is never read.
-func (p *part) void() bool { return p.restarting || p.resets > 0 }
+// willReset reports whether the writer has to reset its readers: requests that it sends before are not read.
+func (p *part) willReset() bool { return p.restarting || p.resets > 0 }
 
-// startReaders starts those that are missing.
+// startReaders starts the readers that are missing.
 func (p *part) startReaders() error {
 	for !p.restarting && !p.ending && len(p.readers) < p.store.Readers {
 		var r *process
 		var err error
 		if p.s.o.Python != "" && p.store.Kind != "bytes" && len(p.readers) == p.store.Readers-1 {
-			cmd := exec.Command(p.s.o.Python, "-c", pythonReader, p.store.Name, strconv.Itoa(p.store.Size), strconv.Itoa(p.store.Readers))
+			cmd := exec.Command(p.s.o.Python, "-c", pythonReader, p.store.Name, strconv.Itoa(p.store.Size),
+				strconv.Itoa(p.store.Readers))
 			r, err = startProcess(p.name+" Python reader", "reader", cmd, p.s.alive, p.events)
 			if err == nil {
 				r.python = true

@@ -7,52 +7,54 @@ import (
 	"time"
 )
 
-// How a part ends: by plan, after a failure, or because it hangs.
+// This file has the ways in which a part ends: as ordered, after a failure, or because it hangs.
 
-// hung has the children print their stacks.
+// hung makes the children print their stacks, and returns an error with the state of the part.
 func (p *part) hung() error {
-	p.dying += len(p.processes())
+	p.exiting += len(p.processes())
 	for _, c := range p.processes() {
 		signalProcess(c.cmd.Process, signalContinue)
 		signalProcess(c.cmd.Process, signalStacks)
 	}
-	for end := time.After(time.Minute); p.dying > 0; {
+	for end := time.After(time.Minute); p.exiting > 0; {
 		select {
 		case e := <-p.events:
 			if e.m == nil {
-				p.dying--
+				p.exiting--
 				p.s.logs(e.from)
 			}
 		case <-end:
-			p.dying = 0 // they die with this process
+			p.exiting = 0 // the kernel kills them with this process
 		}
 	}
-	err := fmt.Errorf("nothing has happened for %v: %v", hangs, p)
+	err := fmt.Errorf("nothing has happened for %v: %v", hangTime, p)
 	p.writer, p.readers = nil, nil
 	return err
 }
 
 // String describes what the part waits for.
 func (p *part) String() string {
-	text := fmt.Sprintf("ending %v, restarting %v, %d resets, %d dying, fences %v", p.ending, p.restarting, p.resets, p.dying, p.ledger.fences)
+	text := fmt.Sprintf("ending %v, restarting %v, %d resets, %d exiting, fences %v", p.ending, p.restarting,
+		p.resets, p.exiting, p.ledger.fences)
 	for _, c := range p.processes() {
-		text += fmt.Sprintf("; %s: ready %v, stopped %v, killed %v, ending %v", c.name, c.ready, c.stopped, c.killed, c.ending)
+		text += fmt.Sprintf("; %s: ready %v, stopped %v, killed %v, ending %v", c.name, c.ready, c.stopped, c.killed,
+			c.ending)
 	}
-	for _, f := range p.ledger.flying {
+	for _, f := range p.ledger.unread {
 		text += fmt.Sprintf("; request %s waits for %d readers, ended %v", f.id, len(f.waiting), f.ended)
 	}
 	return text
 }
 
-// reap kills what is left, after a failure, and waits for its end.
-func (p *part) reap() {
+// killAll kills all children, after a failure, and waits until they have ended.
+func (p *part) killAll() {
 	for _, c := range p.processes() {
-		p.dying++
+		p.exiting++
 		c.kill()
 	}
-	for p.dying > 0 {
+	for p.exiting > 0 {
 		if e := <-p.events; e.m == nil {
-			p.dying--
+			p.exiting--
 			p.s.logs(e.from)
 		}
 	}
@@ -63,17 +65,17 @@ func (p *part) check() {
 	for _, c := range p.processes() {
 		if c.ready && !c.asked && !c.ending {
 			c.asked = true
-			c.tell(message{Kind: "check"})
+			c.send(message{Kind: "check"})
 		}
 	}
 }
 
-// end has everything end by plan: the writer first, whose last requests are read.
+// end orders everything to end: the writer first, since readers have to read its last requests.
 func (p *part) end() {
 	p.ending = true
 	for _, c := range p.processes() {
 		if c.stopped {
-			c.proceed()
+			c.resume()
 		}
 	}
 	if p.writer == nil {
@@ -82,7 +84,7 @@ func (p *part) end() {
 	}
 	if p.writer.ready && !p.writer.ending {
 		p.writer.ending = true
-		p.writer.tell(message{Kind: "end"})
+		p.writer.send(message{Kind: "end"})
 	}
 }
 
@@ -90,28 +92,28 @@ func (p *part) endReaders() {
 	for _, r := range p.readers {
 		if !r.ending {
 			r.ending = true
-			r.tell(message{Kind: "end"})
+			r.send(message{Kind: "end"})
 		}
 	}
 }
 
-// left handles the end of a child.
-func (p *part) left(e event) error {
+// exited handles the exit of a child.
+func (p *part) exited(e event) error {
 	c := e.from
-	defer p.s.growth.forget(c)
+	defer p.s.growth.unwatch(c)
 	if !c.killed && (e.err != nil || !c.ending) {
 		p.s.logs(c)
-		return fmt.Errorf("%s ended by itself: %w", c.name, errors.Join(e.err, errors.New(c.log.String())))
+		return fmt.Errorf("%s ended without an order: %w", c.name, errors.Join(e.err, errors.New(c.log.String())))
 	}
 	switch i := slices.Index(p.readers, c); {
 	case c == p.writer:
 		p.writer = nil
-		return p.writerLeft(c)
+		return p.writerExited(c)
 	case i >= 0:
 		p.readers = slices.Delete(p.readers, i, i+1)
-		return p.readerLeft(c)
+		return p.readerExited(c)
 	default:
-		if p.dying--; p.dying == 0 && p.restarting {
+		if p.exiting--; p.exiting == 0 && p.restarting {
 			return p.restarted()
 		}
 	}

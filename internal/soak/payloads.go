@@ -9,13 +9,14 @@ import (
 	"github.com/ringcache/ringcache/shmstore"
 )
 
-// payloads is a store of package shmstore, whose payloads nobody counts.
+// payloads is a store of package shmstore, whose readers count no uses.
 type payloads struct{ *shmstore.Store }
 
-func openPayloads(o storeOptions, adopt bool, said func(shmstore.Change)) (store, shmstore.Adoption, error) {
+func openPayloads(o storeOptions, adopt bool, watch func(shmstore.Change)) (store, shmstore.Adoption, error) {
 	so := shmstore.Options{
 		Name: o.Name, Dir: o.Dir, Size: o.Size, MaxObjectSize: o.maxObject(), ReaderSlots: slots, Format: "soak",
-		Owner: "soak", FullSums: true, QuarantineTTL: -1, Quotas: map[string]int64{boundedTenant: o.quota()}, Watch: said,
+		Owner: "soak", FullSums: true, QuarantineTTL: -1, Quotas: map[string]int64{boundedTenant: o.quota()},
+		Watch: watch,
 	}
 	if adopt {
 		s, a, err := shmstore.Adopt(so)

@@ -13,9 +13,9 @@ import (
 	"github.com/ringcache/ringcache/internal/tail"
 )
 
-const logKept = 64 << 10 // bytes of what a child printed that a report of its failure shows
+const logKept = 64 << 10 // bytes of the output of a child that the report of its failure shows
 
-// process is a child. Everything but its streams belongs to the loop of its part.
+// process is a child. Only the loop of its part uses its fields, except for the streams.
 type process struct {
 	name   string // "pool writer 3"
 	role   string
@@ -24,12 +24,12 @@ type process struct {
 	log    *tail.Buffer
 	out    *outbox
 
-	ready   bool
-	stopped bool
-	killed  bool // by the supervisor
-	ending  bool // it has the order to end
-	keeps   bool // and to leave the segment
-	asked   bool // for its state, and has not answered
+	ready        bool
+	stopped      bool
+	killed       bool // by the supervisor
+	ending       bool // it was ordered to end
+	keepsSegment bool // and to leave the segment to the next writer
+	asked        bool // it was asked for its state, and has not answered
 }
 
 // event is a line of a child or, if m is nil, its end.
@@ -39,8 +39,8 @@ type event struct {
 	err  error // how it ended, or what was wrong with its line
 }
 
-// startProcess starts a child whose events come to a channel until it has ended. Nobody else
-// may write to alive: the cleaner reads its other end, see clean.go.
+// startProcess starts a child, and sends its events to a channel until it has ended. The child inherits alive
+// and must not write to it: the cleaner reads the other end, see clean.go.
 func startProcess(name, role string, cmd *exec.Cmd, alive *os.File, events chan<- event) (*process, error) {
 	p := &process{name: name, role: role, cmd: cmd, log: tail.New(logKept), out: newOutbox()}
 	cmd.Stderr = p.log
@@ -57,16 +57,16 @@ func startProcess(name, role string, cmd *exec.Cmd, alive *os.File, events chan<
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	go p.out.drain(in)
-	go p.listen(out, events)
+	go p.readLines(out, events)
 	return p, nil
 }
 
-func (p *process) listen(out io.Reader, events chan<- event) {
+func (p *process) readLines(out io.Reader, events chan<- event) {
 	lines := bufio.NewReaderSize(out, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			break // a line without its end is from a writer that died
+			break // a line without its end is that of a writer that was killed
 		}
 		m := &message{}
 		if err := json.Unmarshal(line, m); err != nil {
@@ -82,14 +82,15 @@ func (p *process) listen(out io.Reader, events chan<- event) {
 
 func (p *process) kill() {
 	p.killed = true
-	_ = p.cmd.Process.Kill() // by its pid, and not if it was waited for
+	_ = p.cmd.Process.Kill() // an error means that it has ended
 }
 
 func (p *process) stop()          { p.stopped = true; signalProcess(p.cmd.Process, signalStop) }
-func (p *process) proceed()       { p.stopped = false; signalProcess(p.cmd.Process, signalContinue) }
-func (p *process) tell(m message) { p.out.put(m) }
+func (p *process) resume()        { p.stopped = false; signalProcess(p.cmd.Process, signalContinue) }
+func (p *process) send(m message) { p.out.put(m) }
 
-// outbox keeps orders until a child reads them: it may be stopped, and its part must go on.
+// outbox keeps orders until a child reads them. The child may be stopped, and the loop of its part must not
+// wait for it.
 type outbox struct {
 	mu     sync.Mutex
 	filled *sync.Cond

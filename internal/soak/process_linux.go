@@ -16,8 +16,8 @@ const (
 
 var starts = make(chan func())
 
-// startCommand starts a command that dies with this process. The kernel goes by the thread
-// which started the child, so one thread starts all of them and never ends.
+// startCommand starts a command that dies with this process. The kernel kills the command when the thread that
+// started it ends, so one thread starts all of them and never ends.
 func startCommand(cmd *exec.Cmd) error {
 	startThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // no interrupt of the terminal

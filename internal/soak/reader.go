@@ -14,13 +14,13 @@ import (
 
 // source is what a reader needs of a store's own readers.
 type source interface {
-	// get returns a look at an object in place: check compares its bytes, as often as one
-	// likes, and release ends the look.
-	get(o object, late bool) (look, error)
+	// get returns a view of an object in place: check compares its bytes, any number of times, and release
+	// ends the view.
+	get(o object, late bool) (view, error)
 	close() error
 }
 
-type look struct {
+type view struct {
 	check   func() error
 	release func() error
 }
@@ -29,10 +29,10 @@ type look struct {
 func runReader(o storeOptions, orders <-chan message) error {
 	s, err := openSource(o)
 	if err != nil {
-		say(message{Kind: "absent", Text: err.Error()})
+		report(message{Kind: "absent", Text: err.Error()})
 		return nil
 	}
-	say(message{Kind: "ready"})
+	report(message{Kind: "ready"})
 	for m := range orders {
 		switch m.Kind {
 		case "read":
@@ -40,9 +40,9 @@ func runReader(o storeOptions, orders <-chan message) error {
 			if err != nil {
 				return fmt.Errorf("request %s: %w", m.Request, err)
 			}
-			say(done)
+			report(done)
 		case "check":
-			say(message{Kind: "state", Goroutines: runtime.NumGoroutine()})
+			report(message{Kind: "state", Goroutines: runtime.NumGoroutine()})
 		case "end":
 			return s.close()
 		default:
@@ -52,33 +52,33 @@ func runReader(o storeOptions, orders <-chan message) error {
 	return nil
 }
 
-// read gets every object of a request, as often as it is used, then looks at their bytes, and
+// read gets every object of a request, once for each use, then compares their bytes, and
 // then releases them.
 func read(s source, m message) (done message, err error) {
 	done = message{Kind: "done", Request: m.Request, Late: m.Late}
-	var looks []look
+	var views []view
 	for _, o := range m.Objects {
 		for range max(o.Uses, 1) {
 			l, err := s.get(o, m.Late)
 			switch {
 			case err == nil:
-				looks = append(looks, l)
+				views = append(views, l)
 				done.Bytes += int64(o.Size)
 				done.Reads++
-			case m.Late && gone(err):
+			case m.Late && isRemoved(err):
 				done.Gone++
 			default:
 				return done, fmt.Errorf("%v: %w", o, err)
 			}
 		}
 	}
-	rand.Shuffle(len(looks), func(i, j int) { looks[i], looks[j] = looks[j], looks[i] })
-	for _, l := range looks {
+	rand.Shuffle(len(views), func(i, j int) { views[i], views[j] = views[j], views[i] })
+	for _, l := range views {
 		if err := l.check(); err != nil {
 			return done, err
 		}
 	}
-	for _, l := range looks {
+	for _, l := range views {
 		if err := l.release(); err != nil {
 			return done, err
 		}
@@ -86,15 +86,15 @@ func read(s source, m message) (done message, err error) {
 	return done, nil
 }
 
-// gone reports the errors of handles whose objects went.
-func gone(err error) bool {
+// isRemoved reports whether an error means that the object of a handle was removed.
+func isRemoved(err error) bool {
 	return errors.Is(err, objstore.ErrStale) || errors.Is(err, objstore.ErrCorrupt) ||
 		errors.Is(err, objstore.ErrBadSignature) || errors.Is(err, shmstore.ErrStale)
 }
 
 func openSource(o storeOptions) (source, error) {
 	if o.Kind == "bytes" {
-		r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Size: o.Size, Dir: o.Dir})
+		r, err := shmstore.Open(o.Name, shmstore.ReaderOptions{Dir: o.Dir})
 		return payloadSource{r}, err
 	}
 	ro := objstore.ReaderOptions{
@@ -117,18 +117,18 @@ func openSource(o storeOptions) (source, error) {
 // read those.
 type objectSource struct{ counts, observes *objstore.Reader }
 
-func (s objectSource) get(o object, late bool) (look, error) {
+func (s objectSource) get(o object, late bool) (view, error) {
 	r := s.counts
 	if late {
 		r = s.observes
 	}
 	h := o.handle()
 	if err := r.Touch(context.Background(), o.Key, h); err != nil {
-		return look{}, err
+		return view{}, err
 	}
 	v, err := r.Get(o.Key, h)
 	if err != nil {
-		return look{}, err
+		return view{}, err
 	}
 	check := func() error {
 		wrong := checkValue(v.Value(), o)
@@ -148,18 +148,18 @@ func (s objectSource) get(o object, late bool) (look, error) {
 		}
 		return nil
 	}
-	return look{check, release}, nil
+	return view{check, release}, nil
 }
 
 func (s objectSource) close() error { return errors.Join(s.counts.Close(), s.observes.Close()) }
 
-// payloadSource reads payloads, which stay for as long as it looks.
+// payloadSource reads payloads, which stay while a view is open.
 type payloadSource struct{ *shmstore.Reader }
 
-func (s payloadSource) get(o object, _ bool) (look, error) {
+func (s payloadSource) get(o object, _ bool) (view, error) {
 	v, err := s.Get(shmstore.Handle{Offset: o.Place, Length: uint64(o.Size), ID: o.ID})
 	if err != nil {
-		return look{}, err
+		return view{}, err
 	}
 	check := func() error {
 		if err := errors.Join(checkPayload(v.Bytes(), o), v.Check()); err != nil {
@@ -167,7 +167,7 @@ func (s payloadSource) get(o object, _ bool) (look, error) {
 		}
 		return nil
 	}
-	return look{check, func() error { v.Release(); return nil }}, nil
+	return view{check, func() error { v.Release(); return nil }}, nil
 }
 
 func (s payloadSource) close() error { return s.Close() }

@@ -44,7 +44,8 @@ func startSoak(t *testing.T, args ...string) *soak {
 	dir, err := os.MkdirTemp("/dev/shm", "ringcache-test-soak-")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	s := &soak{cmd: exec.CommandContext(ctx, self, append([]string{"run", "--dir", dir, "--size", "8", "--processes", "12"}, args...)...), dir: dir}
+	s := &soak{cmd: exec.CommandContext(ctx, self,
+		append([]string{"run", "--dir", dir, "--size", "8", "--processes", "12"}, args...)...), dir: dir}
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.err
 	require.NoError(t, s.cmd.Start())
 	t.Cleanup(func() {
@@ -55,7 +56,7 @@ func startSoak(t *testing.T, args ...string) *soak {
 	return s
 }
 
-// wait returns the exit status and requires that nothing is left.
+// wait returns the exit status and requires that no file is left.
 func (s *soak) wait(t *testing.T) int {
 	t.Helper()
 	_ = s.cmd.Wait() // the status has it
@@ -85,7 +86,8 @@ func TestSoak(t *testing.T) {
 	for _, positive := range []string{`(\d+) operations`, `(\d+) objects`, `pair: (\d+) requests`} {
 		require.Positive(t, s.number(t, positive), positive)
 	}
-	require.Positive(t, s.number(t, `kills: (\d+) writers`)+s.number(t, `writers, (\d+) readers`)+s.number(t, `readers, (\d+) of the pair`))
+	require.Positive(t, s.number(t, `kills: (\d+) writers`)+s.number(t, `writers, (\d+) readers`)+s.number(t,
+		`readers, (\d+) of the pair`))
 	for _, zero := range []string{`(\d+) losses`, `(\d+) wrong bytes`, `(\d+) files left`} {
 		require.Zero(t, s.number(t, zero), zero)
 	}
@@ -95,7 +97,8 @@ func TestSoak(t *testing.T) {
 func TestPlantedDefectsAreFound(t *testing.T) {
 	for _, c := range []struct{ plant, found, kind string }{
 		{"descriptor", `leak: descriptors of the steady writer .* grew from \d+ to \d+`, ""},
-		{"byte", `steady (reader|writer).*: key k\d+, id \d+ at \d+, .*: wrong bytes at byte \d+`, `([1-9]\d*) wrong bytes`},
+		{"byte", `steady (reader|writer).*: key k\d+, id \d+ at \d+, .*: wrong bytes at byte \d+`,
+			`([1-9]\d*) wrong bytes`},
 		{"loss", `steady reader: request .*key k\d+, id \d+ at .* is stale`, `([1-9]\d*) losses`},
 	} {
 		t.Run(c.plant, func(t *testing.T) {
@@ -110,7 +113,7 @@ func TestPlantedDefectsAreFound(t *testing.T) {
 	}
 }
 
-// Whoever interrupts a soak gets its summary, and nothing is left.
+// An interrupted soak prints its summary and leaves no files.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	s := startSoak(t, "--minutes", "60")
@@ -138,7 +141,9 @@ func TestKilledSupervisorLeavesNothing(t *testing.T) {
 		return err == nil && len(files) == 0
 	}, 3*time.Minute, 10*time.Millisecond, "segments are left")
 	for _, pid := range children {
-		require.Eventually(t, func() bool { return !usesFolder(pid, s.dir) }, 3*time.Minute, 10*time.Millisecond, "child %d is alive", pid)
+		require.Eventually(t, func() bool {
+			return !usesFolder(pid, s.dir)
+		}, 3*time.Minute, 10*time.Millisecond, "child %d is alive", pid)
 	}
 }
 

@@ -18,7 +18,7 @@ type store interface {
 	check() error
 	// contents compares the bytes of everything that has a key, and returns it.
 	contents() ([]object, error)
-	// end gives up the segment: for the next writer if keep, else it is removed.
+	// end closes the store: the segment is kept for the next writer, or removed.
 	end(ctx context.Context, keep bool) error
 }
 
@@ -36,7 +36,7 @@ type request interface {
 type need struct {
 	object
 	tenant  string
-	discard bool // half of it is written, then it is given up
+	discard bool // half of it is written, then it is discarded
 	wait    bool // for room, for as long as the context of obtain lasts
 	verify  bool // compare in this process, too
 	kept    bool // it must be there, and not be made
@@ -70,13 +70,13 @@ const (
 	boundedTenant = "bounded"
 )
 
-// openStore creates a store, or adopts it. said reports each key that comes or goes.
-func openStore(o storeOptions, adopt bool, said func(shmstore.Change)) (store, shmstore.Adoption, error) {
+// openStore creates a store, or adopts it. watch is called for each key that is published or removed.
+func openStore(o storeOptions, adopt bool, watch func(shmstore.Change)) (store, shmstore.Adoption, error) {
 	switch o.Kind {
 	case "bytes":
-		return openPayloads(o, adopt, said)
+		return openPayloads(o, adopt, watch)
 	case "cache":
 		return openCache(o, adopt)
 	}
-	return openObjects(o, adopt, said)
+	return openObjects(o, adopt, watch)
 }

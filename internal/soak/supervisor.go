@@ -28,7 +28,7 @@ type supervisor struct {
 	growth   *growth
 	n        counts
 
-	begun sync.WaitGroup // parts whose first request was answered; the time begins then
+	answered sync.WaitGroup // parts of which no request was answered yet; the time begins after that
 
 	mu     sync.Mutex
 	failed []error
@@ -55,7 +55,7 @@ func (o runCommand) Run() error {
 
 func (s *supervisor) path(name string) string { return filepath.Join(s.o.Dir, name) }
 
-// run loads until the time is over or a signal comes, ends everything by plan, and prints the
+// run loads until the time is over or a signal comes, orders everything to end, and prints the
 // summary. A failure, or a second signal, ends everything at once.
 func (s *supervisor) run() error {
 	begin := time.Now()
@@ -76,7 +76,7 @@ func (s *supervisor) run() error {
 	done := s.start(ctx, stopping)
 	loaded := make(chan struct{})
 	go func() {
-		s.begun.Wait()
+		s.answered.Wait()
 		close(loaded)
 	}()
 	progress, sample := time.NewTicker(30*time.Second), time.NewTicker(s.interval)
@@ -109,7 +109,7 @@ func (s *supervisor) start(ctx, stopping context.Context) <-chan struct{} {
 		if !slices.Contains(s.o.Parts, name) {
 			return
 		}
-		s.begun.Add(1)
+		s.answered.Add(1)
 		parts.Go(func() {
 			if err := run(); err != nil {
 				s.fail(fmt.Errorf("part %s: %w", name, err))
@@ -120,15 +120,16 @@ func (s *supervisor) start(ctx, stopping context.Context) <-chan struct{} {
 	for i, name := range []string{"steady", "pool", "fifo", "bytes", "cache"} {
 		p := &part{
 			s: s, name: name, killing: name != "steady", rng: rand.New(rand.NewPCG(s.o.Seed, uint64(i))),
-			begun: sync.OnceFunc(s.begun.Done),
-			store: storeOptions{Kind: name, Dir: s.o.Dir, Size: s.o.Size << 20, Readers: max(1, (s.o.Processes-7+i)/5)},
+			firstAnswer: sync.OnceFunc(s.answered.Done),
+			store: storeOptions{Kind: name, Dir: s.o.Dir, Size: s.o.Size << 20,
+				Readers: max(1, (s.o.Processes-7+i)/5)},
 		}
 		if name == "steady" {
 			p.store.Kind, p.plant = "pool", s.o.Plant
 		}
 		begin(name, func() error { return p.run(ctx, stopping) })
 	}
-	mirror := &pair{s: s, begun: sync.OnceFunc(s.begun.Done), rng: rand.New(rand.NewPCG(s.o.Seed, 100))}
+	mirror := &pair{s: s, firstAnswer: sync.OnceFunc(s.answered.Done), rng: rand.New(rand.NewPCG(s.o.Seed, 100))}
 	begin("mirror", func() error { return mirror.run(ctx, stopping) })
 	done := make(chan struct{})
 	go func() { parts.Wait(); close(done) }()
@@ -136,7 +137,8 @@ func (s *supervisor) start(ctx, stopping context.Context) <-chan struct{} {
 }
 
 // startChild starts this program as a child.
-func (s *supervisor) startChild(part, role string, life int, o storeOptions, args []string, events chan<- event) (*process, error) {
+func (s *supervisor) startChild(part, role string, life int, o storeOptions, args []string,
+	events chan<- event) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -178,7 +180,7 @@ func (s *supervisor) finish(took time.Duration) error {
 		if len(left) > 0 {
 			failed = append(failed, fmt.Errorf("%d files are left: %q", len(left), left))
 		}
-		failed = append(failed, s.growth.judge()...)
+		failed = append(failed, s.growth.check()...)
 	}
 	fmt.Println(s.n.line(took) + ", " + s.growth.line() + fmt.Sprintf(", %d files left", len(left)))
 	err := errors.Join(failed...)

@@ -28,7 +28,7 @@ type writer struct {
 
 	// sending is held while a request is sent, and exclusively while the readers are reset,
 	// so that the lines of both come in the order of the facts. gate is held exclusively by
-	// whoever needs a moment without requests.
+	// a goroutine that needs a store without requests.
 	sending, gate sync.RWMutex
 
 	mu     sync.Mutex
@@ -58,7 +58,7 @@ func runWriter(c childCommand, orders <-chan message) error {
 			if m.Kind == "end" {
 				return w.end(m.Keep, orders)
 			}
-			if err := w.obey(m); err != nil {
+			if err := w.handle(m); err != nil {
 				return err
 			}
 		}
@@ -69,16 +69,16 @@ func runWriter(c childCommand, orders <-chan message) error {
 func (w *writer) start() (err error) {
 	var a shmstore.Adoption
 	opening := true
-	said := func(ch shmstore.Change) {
+	watch := func(ch shmstore.Change) {
 		switch {
 		case opening: // what is found then is part of ready
 		case ch.Present:
-			say(message{Kind: "added", Objects: []object{{Key: ch.Key, ID: ch.ID}}})
+			report(message{Kind: "added", Objects: []object{{Key: ch.Key, ID: ch.ID}}})
 		default:
-			say(message{Kind: "gone", Objects: []object{{Key: ch.Key, ID: ch.ID}}})
+			report(message{Kind: "removed", Objects: []object{{Key: ch.Key, ID: ch.ID}}})
 		}
 	}
-	if w.store, a, err = openStore(w.c.Store, w.c.Adopt, said); err != nil {
+	if w.store, a, err = openStore(w.c.Store, w.c.Adopt, watch); err != nil {
 		return err
 	}
 	if err := w.store.check(); err != nil {
@@ -93,8 +93,8 @@ func (w *writer) start() (err error) {
 	for _, o := range all {
 		n += int64(o.Size)
 	}
-	say(message{Kind: "ready", Adoption: &a, Objects: all, Bytes: n})
-	w.fence() // for what the last writer left in quarantine
+	report(message{Kind: "ready", Adoption: &a, Objects: all, Bytes: n})
+	w.fence() // frees what the last writer left in quarantine
 	return nil
 }
 
@@ -166,11 +166,11 @@ func (w *writer) request(rng *rand.Rand, id string) error {
 	return w.send(id, r, uses)
 }
 
-// refused reports errors that a request may meet in a store that is full, or for what was
-// asked of it.
+// refused reports errors that a request may get: the store is full, or the test asked for one.
 func refused(err error) bool {
 	var large *mmcache.TooLargeError
-	for _, e := range []error{objstore.ErrFull, objstore.ErrTooLarge, objstore.ErrKeyExists, errGivenUp, context.DeadlineExceeded} {
+	for _, e := range []error{objstore.ErrFull, objstore.ErrTooLarge, objstore.ErrKeyExists, errGivenUp,
+		context.DeadlineExceeded} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -196,11 +196,11 @@ func (w *writer) send(id string, r request, uses int) error {
 			}
 		}
 	}
-	say(message{Kind: "sent", Request: id, Objects: sent})
+	report(message{Kind: "sent", Request: id, Objects: sent})
 	return nil
 }
 
-// disturb does what comes between requests.
+// disturb does what happens between requests: fences, checks, removals, clears.
 func (w *writer) disturb(rng *rand.Rand, _ string) error {
 	time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond) // how often, nothing depends on it
 	if rng.IntN(40) == 0 {
@@ -220,8 +220,8 @@ func (w *writer) disturb(rng *rand.Rand, _ string) error {
 	return w.store.remove(fmt.Sprint("k", rng.IntN(keys)))
 }
 
-// clear clears the store once all requests have ended, and are read: a FIFO forgets also what
-// readers of an aborted one come for. The gate is held.
+// clear clears the store after all requests have ended and were read: a FIFO would also drop objects that a
+// reader of an aborted request still reads. The caller holds the gate.
 func (w *writer) clear() error {
 	w.await(func() bool { return len(w.open) == 0 })
 	w.fence()

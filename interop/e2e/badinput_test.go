@@ -59,14 +59,18 @@ func TestBadInput(t *testing.T) {
 			shape := e.Data.(*serde.Tensor).Shape
 			fewer := append([]int{shape[0] / 4}, shape[1:]...)
 			items := map[string]*serde.Item{
-				"wrong signature":            serde.NewAddressItem(serde.Address{Address: right.Address, ID: right.ID, Signature: flipped}, "image"),
-				"signature of another key":   serde.NewAddressItem(serde.Address{Address: right.Address, ID: right.ID, Signature: foreign.Signature}, "image"),
+				"wrong signature": serde.NewAddressItem(serde.Address{Address: right.Address, ID: right.ID,
+					Signature: flipped}, "image"),
+				"signature of another key": serde.NewAddressItem(serde.Address{Address: right.Address, ID: right.ID,
+					Signature: foreign.Signature}, "image"),
 				"another key's right handle": serde.NewAddressItem(foreign, "image"),
-				"no signature":               serde.NewAddressItem(serde.Address{Address: right.Address, ID: right.ID}, "image"),
-				"stale id":                   serde.NewAddressItem(serde.Address{Address: right.Address, ID: 77, Signature: right.Signature}, "image"),
-				"wrong dtype":                pixels(tensor("float16", shape...)),
-				"too few rows":               pixels(tensor("uint8", fewer...)),
-				"wrong dtype, too few rows":  pixels(tensor("float32", fewer...)),
+				"no signature": serde.NewAddressItem(serde.Address{Address: right.Address,
+					ID: right.ID}, "image"),
+				"stale id": serde.NewAddressItem(serde.Address{Address: right.Address, ID: 77,
+					Signature: right.Signature}, "image"),
+				"wrong dtype":               pixels(tensor("float16", shape...)),
+				"too few rows":              pixels(tensor("uint8", fewer...)),
+				"wrong dtype, too few rows": pixels(tensor("float32", fewer...)),
 			}
 			for what, it := range items {
 				q, _, err := r.request(good)
@@ -85,12 +89,18 @@ func TestBadInput(t *testing.T) {
 				change func(*engine.Request)
 			}{
 				"wrong field types": {"max_tokens", func(q *engine.Request) { q.Params["max_tokens"] = "eight" }},
-				"a list of strings": {"stop_token_ids", func(q *engine.Request) { q.Params["stop_token_ids"] = []string{"a"} }},
-				"out of range":      {"top_p", func(q *engine.Request) { q.Params["top_p"] = 2.0 }},
-				"unknown token":     {"token 0 is 5000", func(q *engine.Request) { q.Prompt = append([]uint32{5000}, q.Prompt[1:]...) }},
+				"a list of strings": {"stop_token_ids", func(q *engine.Request) {
+					q.Params["stop_token_ids"] = []string{"a"}
+				}},
+				"out of range": {"top_p", func(q *engine.Request) { q.Params["top_p"] = 2.0 }},
+				"unknown token": {"token 0 is 5000", func(q *engine.Request) {
+					q.Prompt = append([]uint32{5000}, q.Prompt[1:]...)
+				}},
 				"wrong place":       {"stands for", func(q *engine.Request) { q.Placeholders[0].Offset++ }},
 				"too short a place": {"stands for", func(q *engine.Request) { q.Placeholders[0].Length-- }},
-				"too long a prompt": {"max_model_len", func(q *engine.Request) { q.Prompt = append(append([]uint32{}, q.Prompt...), make([]uint32, 5000)...) }},
+				"too long a prompt": {"max_model_len", func(q *engine.Request) {
+					q.Prompt = append(append([]uint32{}, q.Prompt...), make([]uint32, 5000)...)
+				}},
 			} {
 				q, _, err := r.request(good)
 				require.NoError(t, err)
@@ -98,9 +108,10 @@ func TestBadInput(t *testing.T) {
 				r.refused(what, c.text, q)
 			}
 
-			// The segment itself: somebody overwrites the secret, or the chunk.
+			// The segment itself: another process overwrites the secret, or the chunk.
 			file := filepath.Join("/dev/shm", r.cache.(*mmcache.Shared).Name())
-			for what, at := range map[string]int64{"secret overwritten": 3, "id overwritten": 32 + int64(right.Address), "size overwritten": 32 + int64(right.Address) + 6} {
+			for what, at := range map[string]int64{"secret overwritten": 3,
+				"id overwritten": 32 + int64(right.Address), "size overwritten": 32 + int64(right.Address) + 6} {
 				undo := flip(t, file, at)
 				q, _, err := r.request(good)
 				require.NoError(t, err)

@@ -76,7 +76,7 @@ ASYNC_SCHEDULING = "RINGCACHE_E2E_ASYNC_SCHEDULING"
 
 
 def allow_async_scheduling():
-    """Puts back what vLLM's CPU platform takes away, each time that the configuration is checked.
+    """Puts back what vLLM's CPU platform removes, each time that the configuration is checked.
 
     Worker processes import the main program anew, so this runs there too: the setting comes with the environment.
     """

@@ -43,12 +43,15 @@ def main():
         run(["go", "build", "-o", folder / "frontend", "./examples/frontend"])
 
         def go(workload):
-            return run([folder / "frontend", "--model", a.model, "--version", VERSION, "--capacity", CACHE_GB, "--workload", workload, "--",
-                        a.python, HERE / "launch.py", "--model", a.model, "--handshake", "{handshake}", "--shm", "{segment}",
+            return run([folder / "frontend", "--model", a.model, "--version", VERSION, "--capacity", CACHE_GB,
+                        "--workload", workload, "--",
+                        a.python, HERE / "launch.py", "--model", a.model, "--handshake", "{handshake}", "--shm",
+                        "{segment}",
                         "--cache-gb", CACHE_GB, "--die-with-stdin"])
 
         def python(workload):
-            return run([a.python, HERE / "python_frontend.py", "--model", a.model, "--workload", workload, "--cache-gb", CACHE_GB])
+            return run([a.python, HERE / "python_frontend.py", "--model", a.model, "--workload", workload, "--cache-gb",
+                        CACHE_GB])
 
         figures = {}
         for kind in ("text", "new", "repeat"):
@@ -60,8 +63,10 @@ def main():
                     line = json.loads(serve(folder / kind / "workload.json").splitlines()[-1])
                     figures.setdefault((kind, name), []).append(line)
 
-    print("%s, vLLM %s, %d requests of %d clients, median of %d" % (a.model_kind, VERSION, a.requests, a.clients, a.rounds))
-    print("%-8s %-6s %12s %15s %14s %16s %10s %10s" % ("", "", "requests/s", "least..most", "CPU s", "CPU ms/request", "p50 ms", "p99 ms"))
+    print("%s, vLLM %s, %d requests of %d clients, median of %d" % (a.model_kind, VERSION, a.requests, a.clients,
+        a.rounds))
+    print("%-8s %-6s %12s %15s %14s %16s %10s %10s" % ("", "", "requests/s", "least..most", "CPU s", "CPU ms/request",
+                                                       "p50 ms", "p99 ms"))
     for kind in ("text", "new", "repeat"):
         middle = {}
         for name in ("Go", "vLLM"):
@@ -71,8 +76,10 @@ def main():
                 "p50": lambda x: x["latency_ms"]["p50"], "p99": lambda x: x["latency_ms"]["p99"]}.items()}
             rates = [x["requests_per_s"] for x in lines]
             print("%-8s %-6s %12.1f %15s %14.2f %16.2f %10.1f %10.1f" % (
-                kind, name, m["rate"], "%.1f..%.1f" % (min(rates), max(rates)), m["cpu"], 1000 * m["cpu"] / a.requests, m["p50"], m["p99"]))
-        print("%-8s %-6s %11.2fx %29.2fx" % ("", "ratio", middle["Go"]["rate"] / middle["vLLM"]["rate"], middle["vLLM"]["cpu"] / middle["Go"]["cpu"]))
+                kind, name, m["rate"], "%.1f..%.1f" % (min(rates), max(rates)), m["cpu"], 1000 * m["cpu"] / a.requests,
+                m["p50"], m["p99"]))
+        print("%-8s %-6s %11.2fx %29.2fx" % ("", "ratio", middle["Go"]["rate"] / middle["vLLM"]["rate"],
+                                             middle["vLLM"]["cpu"] / middle["Go"]["cpu"]))
 
 
 if __name__ == "__main__":

@@ -23,23 +23,28 @@ def main():
     a = parser.parse_args()
     env = environment()
     with Programs() as programs:
-        subprocess.run([env["python"], HERE / "make_model.py", programs.folder / "models", *KINDS], check=True, stdout=subprocess.DEVNULL,
+        subprocess.run([env["python"], HERE / "make_model.py", programs.folder / "models", *KINDS], check=True,
+                       stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
         server, redis = Server(programs, "ringcache-bench"), Redis(programs)
-        print("%-28s %10s %18s %18s %18s" % ("vision tower", "encoded", "from memory", "from disk", "from Redis"), flush=True)
+        print("%-28s %10s %18s %18s %18s" % ("vision tower", "encoded", "from memory", "from disk", "from Redis"),
+              flush=True)
         for kind in KINDS:
             described = TOWERS[kind].partition(":")[0]
             line = measure(a, programs, env["python"], kind, server, redis)
             encoded = line["encoded"]
             print("%-28s %7.1f ms" % (described, encoded) + "".join(
-                " %7.1f ms = %4.2f" % (line[where], line[where] / encoded) for where in ("memory", "disk", "redis")), flush=True)
+                " %7.1f ms = %4.2f" % (line[where], line[where] / encoded) for where in ("memory", "disk", "redis")),
+                flush=True)
 
 
 def measure(a, programs, python, kind, server, redis):
     inputs, folder = programs.folder / (kind + ".json"), programs.folder / ("disk-" + kind)
     names = ["image%d" % i for i in range(a.images)]
-    inputs.write_text(json.dumps([{"name": name, "prompt_token_ids": [1, *IMAGE[kind], 30 + i], "params": {"max_tokens": 1},
-                                   "images": [{"pattern": i, "size": [224, 224]}]} for i, name in enumerate([*names, "probe"])]))
+    inputs.write_text(json.dumps([{"name": name, "prompt_token_ids": [1, *IMAGE[kind], 30 + i],
+                                   "params": {"max_tokens": 1},
+                                   "images": [{"pattern": i, "size": [224, 224]}]} for i,
+                                   name in enumerate([*names, "probe"])]))
     model, tokens, times = programs.folder / "models" / kind, {}, {}
 
     def ask(engine, what, encoded):

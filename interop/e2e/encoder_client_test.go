@@ -103,7 +103,8 @@ func (s *cacheServer) has(names ...string) (has []bool) {
 	return has
 }
 
-// press stores other objects, and keeps them, until memory is full: whatever may go has gone. Then they may go.
+// press stores other objects, and keeps them, until memory is full: whatever may go has gone. Then they may
+// go.
 func (s *cacheServer) press() {
 	s.t.Helper()
 	ctx, c := s.client()
@@ -112,7 +113,8 @@ func (s *cacheServer) press() {
 	full := false
 	for i := 0; !full; i++ {
 		name := fmt.Sprint("other", time.Now().UnixNano(), i)
-		items, err := c.Reserve(ctx, wire.Request{Lease: "press", Space: "press", Objects: []wire.Object{{Name: name, Size: 8 << 10, Note: []byte("uint8 8192")}}})
+		items, err := c.Reserve(ctx, wire.Request{Lease: "press", Space: "press",
+			Objects: []wire.Object{{Name: name, Size: 8 << 10, Note: []byte("uint8 8192")}}})
 		require.NoError(s.t, err)
 		if full = items[0].Status == wire.StatusFull; full {
 			require.Greater(s.t, i, 16)

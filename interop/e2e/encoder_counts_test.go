@@ -31,7 +31,8 @@ func TestEncoderCacheCounts(t *testing.T) {
 			s.start()
 			setup.role, setup.extra = "ec_both", map[string]any{"space": space}
 			e := newEncoder(t, setup, s)
-			none := map[string]int{"hits": 0, "misses": 0, "late": 0, "loaded_bytes": 0, "saves": 0, "saved_bytes": 0, "skipped": 0, "failures": 0}
+			none := map[string]int{"hits": 0, "misses": 0, "late": 0, "loaded_bytes": 0, "saves": 0, "saved_bytes": 0,
+				"skipped": 0, "failures": 0}
 			require.Equal(t, none, e.counts())
 
 			// Not from the engine's own cache, for which the daemon is asked, too, and nothing is loaded.
@@ -48,11 +49,13 @@ func TestEncoderCacheCounts(t *testing.T) {
 			size := s.size(names[:6]...) / 6
 			require.Equal(t, 7*size, s.size(names[:7]...), "images have one size here")
 			want := map[string]int{
-				"hits": 8, "misses": 7, "late": 0, "loaded_bytes": 8 * size, "saves": 7, "saved_bytes": 7 * size, "skipped": 0, "failures": 0,
+				"hits": 8, "misses": 7, "late": 0, "loaded_bytes": 8 * size, "saves": 7, "saved_bytes": 7 * size,
+				"skipped": 0, "failures": 0,
 			}
 			require.Equal(t, want, e.counts())
 			metrics := s.metrics()
-			require.Equal(t, want["hits"], metrics[`items_total{op="pin",status="hit"}`]-len(names[:6])-7, "with those of this test: %v", metrics)
+			require.Equal(t, want["hits"], metrics[`items_total{op="pin",status="hit"}`]-len(names[:6])-7,
+				"with those of this test: %v", metrics)
 			require.Equal(t, want["misses"], metrics[`items_total{op="pin",status="miss"}`])
 			require.Equal(t, want["saves"], metrics[`items_total{op="commit",status="ok"}`])
 

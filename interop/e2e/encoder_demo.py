@@ -27,7 +27,8 @@ def main():
     with Programs() as programs:
         photos = sorted(p for p in MEDIA.iterdir() if p.suffix in (".png", ".jpg"))
         inputs = programs.folder / "inputs.json"
-        inputs.write_text(json.dumps([{"name": p.stem, "prompt_token_ids": [1, 20 + i, *IMAGE[a.model], 40 + 7 * i, 31], "params": {"max_tokens": 3}, "images": [str(p)]} for i, p in enumerate(photos)]))
+        inputs.write_text(json.dumps([{"name": p.stem, "prompt_token_ids": [1, 20 + i, *IMAGE[a.model], 40 + 7 * i, 31],
+                                       "params": {"max_tokens": 3}, "images": [str(p)]} for i, p in enumerate(photos)]))
         with progress("ringcache is built"):
             server = Server(programs, "ringcache-demo")
         model = env.get("model_" + a.model)
@@ -40,7 +41,8 @@ def main():
         server.start(*settings)
         say("ringcache serve runs: 16 MiB of shared memory, and a disk below it")
         python = env["python"]
-        engines = {"one": Engine(programs, python, model, inputs, server), "two": Engine(programs, python, model, inputs, server, "ec_consumer")}
+        engines = {"one": Engine(programs, python, model, inputs, server),
+                   "two": Engine(programs, python, model, inputs, server, "ec_consumer")}
         say("two vLLM engines start, in processes of their own; all they know of the cache is --ec-transfer-config")
         for name, engine in engines.items():
             with progress("engine %s starts" % name):
@@ -61,7 +63,8 @@ def main():
                 what = "encoded" if w["calls"] else "loaded" if w["loads"] else "had it"
                 times.setdefault(title, []).append(1000 * answer["seconds"])
                 print("         engine %s  %-18s %-8s %6.1f ms  tokens %s %s" % (
-                    name, p.stem, what, 1000 * answer["seconds"], " ".join("%3d" % t for t in got), "" if equal else "  WRONG"), flush=True)
+                    name, p.stem, what, 1000 * answer["seconds"], " ".join("%3d" % t for t in got), "" if equal
+                    else "  WRONG"), flush=True)
             return calls[title]
 
         due = ask("engine one sees the photos for the first time", "one") == len(photos)
@@ -90,7 +93,8 @@ def main():
             engine.end()
         server.stop()
         say("%d calls of the vision tower instead of %d; tokens of %d answers %s" % (
-            sum(calls.values()), len(photos) * len(calls), len(photos) * len(calls), "equal" if not wrong else "DIFFER in %d" % wrong))
+            sum(calls.values()), len(photos) * len(calls), len(photos) * len(calls), "equal" if not wrong
+            else "DIFFER in %d" % wrong))
         # Of photos that the engine has processed before, so that this is not in the way.
         of = {title: statistics.median(times[title]) for title in (alone, memory, disk)}
         say("a request took %.2f of the time of encoding when its photo was loaded from memory, and %.2f from disk" % (

@@ -95,13 +95,15 @@ class Engine:
             return {}
         if "count" in command:
             prefix = "vllm:ringcache_encoder_"
-            return {"counts": {m.name.removeprefix(prefix): int(m.value) for m in self._llm.get_metrics() if m.name.startswith(prefix)}}
+            return {"counts": {m.name.removeprefix(prefix): int(m.value) for m in self._llm.get_metrics()
+                               if m.name.startswith(prefix)}}
         raise ValueError("no such command: %r" % command)
 
     def _inputs(self, names, params):
         entries = [self._entries[name] for name in names]
         return ([reference.prompt(entry, self._folder) for entry in entries],
-                [self._vllm.SamplingParams(**{**common.PARAMS, **entry.get("params", {}), **params}) for entry in entries])
+                [self._vllm.SamplingParams(**{**common.PARAMS, **entry.get("params", {}), **params})
+                 for entry in entries])
 
     def _abort(self, names, steps):
         engine = self._llm.llm_engine

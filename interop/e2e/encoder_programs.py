@@ -138,7 +138,8 @@ class Redis:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
         self.address = "127.0.0.1:%d" % port
-        command = [root + "/usr/bin/redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", programs.folder]
+        command = [root + "/usr/bin/redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
+                   "no", "--dir", programs.folder]
         libraries = ":".join(glob.glob(root + "/usr/lib/*"))
         programs.start(command, stdout=subprocess.DEVNULL, env={**os.environ, "LD_LIBRARY_PATH": libraries})
         until("the start of Redis", self._listens)
@@ -159,7 +160,8 @@ class Engine:
                 "ec_connector": "EncoderCacheConnector", "ec_connector_module_path": "ringcache.vllm", "ec_role": role,
                 "ec_connector_extra_config": {"socket": str(server.socket), **options}})]
         path = {"PYTHONPATH": str(ROOT / "python" / "src")}
-        self._process = programs.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **path}, text=True)
+        self._process = programs.start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       env={**os.environ, **path}, text=True)
 
     def ready(self):
         return self._answer()["ready"]["seconds"]

@@ -29,7 +29,12 @@ func TestEncoderPromises(t *testing.T) {
 		{"others", false, s.press, []bool{true, true, true, true, false}},
 		{"killed", true, func() { s.gone(); s.start(); s.press() }, []bool{true, true, true, true, false}},
 		{"deleted", false, func() { s.clear(); s.press() }, []bool{true, true, true, true, false}},
-		{"lost", true, func() { s.gone(); s.loseMemory(); s.start(); s.press() }, []bool{false, false, false, false, false}},
+		{"lost", true, func() {
+			s.gone()
+			s.loseMemory()
+			s.start()
+			s.press()
+		}, []bool{false, false, false, false, false}},
 	} {
 		e.right(numbered(0, 5)...)
 		e.recovers(numbered(0, 5)...)

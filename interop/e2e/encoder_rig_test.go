@@ -321,7 +321,8 @@ func (e *encoderEngine) ready() {
 	said := e.next()
 	require.NotNil(e.t, said.Ready, "%+v", said)
 	require.Len(e.t, said.Ready.PIDs, e.s.tp)
-	e.t.Logf("%s engine with %s, %d workers, ready after %.0f s", cmp.Or(e.s.role, "plain"), e.s.model, e.s.tp, said.Ready.Seconds)
+	e.t.Logf("%s engine with %s, %d workers, ready after %.0f s", cmp.Or(e.s.role, "plain"), e.s.model, e.s.tp,
+		said.Ready.Seconds)
 }
 
 // next is the next line of the engine.
@@ -393,7 +394,8 @@ func (e *encoderEngine) does(encoded, loaded int, names ...string) said {
 	a := e.right(names...)
 	for i, w := range a.Workers {
 		require.Equal(e.t, encoded, w.Items, "images encoded by worker %d for %v", i, names)
-		require.Equal(e.t, encoded > 0, w.Calls > 0, "calls of the vision tower of worker %d for %v: %d", i, names, w.Calls)
+		require.Equal(e.t, encoded > 0, w.Calls > 0, "calls of the vision tower of worker %d for %v: %d", i, names,
+			w.Calls)
 		require.Equal(e.t, loaded, w.Loads, "images loaded by worker %d for %v", i, names)
 	}
 	return a

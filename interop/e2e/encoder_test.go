@@ -31,7 +31,7 @@ func TestEncoderCache(t *testing.T) {
 	a := producer.does(1, 0, "image6")
 	require.False(t, a.Workers[0].Armed)
 	s.gone()
-	producer.again(2, 0, "image0", "image7") // nobody is there
+	producer.again(2, 0, "image0", "image7") // no daemon is there
 	s.start()
 	producer.recovers("image0")
 	producer.right(numbered(0, 8)...)
@@ -42,7 +42,7 @@ func TestEncoderCache(t *testing.T) {
 	consumer := newEncoder(t, setup, s)
 	consumer.does(0, 1, "image0")
 	consumer.does(0, 2, "two1")
-	consumer.does(1, 4, "image0", "image2", "image3", "image4", "image6", "image20") // nobody made 20
+	consumer.does(1, 4, "image0", "image2", "image3", "image4", "image6", "image20") // image20 was never encoded
 	consumer.again(1, 0, "image20")                                                  // a consumer does not save
 
 	// Promised, and then the server is killed: the engine has the memory mapped.
@@ -87,11 +87,13 @@ func TestEncoderModels(t *testing.T) {
 	producer.does(images, 0, all...)
 	producer.again(0, images, all...)
 	producer.end()
-	other := newEncoder(t, encoderSetup{kind: kind{model: "llava"}, role: "ec_both", flags: []string{"--executor", "mp"}}, s)
+	other := newEncoder(t, encoderSetup{kind: kind{model: "llava"}, role: "ec_both",
+		flags: []string{"--executor", "mp"}}, s)
 	other.does(8, 0, numbered(0, 8)...) // the same pictures, and nothing that it could use
 	other.again(0, 8, numbered(0, 8)...)
 	other.end()
-	consumer := newEncoder(t, encoderSetup{kind: kind{model: "qwen2vl"}, role: "ec_consumer", flags: []string{"--executor", "mp"}}, s)
+	consumer := newEncoder(t, encoderSetup{kind: kind{model: "qwen2vl"}, role: "ec_consumer",
+		flags: []string{"--executor", "mp"}}, s)
 	consumer.does(0, images, all...)
 	consumer.does(0, 0, all...)
 	consumer.again(0, images, all...)
@@ -130,7 +132,8 @@ func TestEncoderCounters(t *testing.T) {
 	}
 }
 
-// TestEncoderParallel: with two workers, one saves what both have, and both load it. Engines with one worker share it.
+// TestEncoderParallel: with two workers, one saves what both have, and both load it. Engines with one worker
+// share it.
 func TestEncoderParallel(t *testing.T) {
 	s := newCacheServer(t)
 	s.start()
@@ -139,7 +142,7 @@ func TestEncoderParallel(t *testing.T) {
 	two.again(0, 8, numbered(0, 8)...)
 	two.forget()
 	two.arm("load", s)
-	two.does(0, 1, "image0") // a second request may come a step later, when nobody promises anything any more
+	two.does(0, 1, "image0") // a second request may come a step later, when nothing is promised any more
 	s.gone()
 	two.again(1, 0, "image0")
 	s.start()

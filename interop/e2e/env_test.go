@@ -155,16 +155,19 @@ func inputs(model string) (out []question) {
 		return append(p, uint32(30+seed%200), uint32(31+seed%190))
 	}
 	for i := range 16 {
-		out = append(out, question{Name: fmt.Sprint("text", i), Prompt: append(prompt(i*7, 0), uint32(60+i), uint32(90+2*i))})
+		out = append(out, question{Name: fmt.Sprint("text", i),
+			Prompt: append(prompt(i*7, 0), uint32(60+i), uint32(90+2*i))})
 	}
 	pattern := func(k int) any { return map[string]any{"pattern": k, "size": []int{56, 56}} }
 	for k := range distinct {
 		out = append(out, question{Name: fmt.Sprint("image", k), Prompt: prompt(k, 1), Images: []any{pattern(k)}})
 	}
 	for i := range 12 {
-		out = append(out, question{Name: fmt.Sprint("two", i), Prompt: prompt(i, 2), Images: []any{pattern(i), pattern((i * 5) % 16)}})
+		out = append(out, question{Name: fmt.Sprint("two", i), Prompt: prompt(i, 2),
+			Images: []any{pattern(i), pattern((i * 5) % 16)}})
 	}
-	// The text of one and the image of another: what image0 would be answered if image1's data stood in its place.
+	// The text of one and the image of another: what image0 would be answered if image1's data stood in its
+	// place.
 	out = append(out, question{Name: "swapped", Prompt: prompt(0, 1), Images: []any{pattern(1)}})
 	for _, p := range photos() {
 		out = append(out, question{Name: filepath.Base(p), Prompt: prompt(len(p), 1), Images: []any{p}})

@@ -32,9 +32,11 @@ func TestFrontend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := kind{newest, name}
 			ref := referenceOf(t, k)
-			launch := k.command(t, "launch.py", "--handshake", "{handshake}", "--shm", "{segment}", "--cache-gb", "0.0625", "--die-with-stdin")
+			launch := k.command(t, "launch.py", "--handshake", "{handshake}", "--shm", "{segment}", "--cache-gb",
+				"0.0625", "--die-with-stdin")
 			cmd := exec.Command(bin, append([]string{
-				"--model", env["model_"+name], "--version", newest, "--capacity", "0.0625", "--listen", "127.0.0.1:0", "--log", "--"}, launch.Args...)...)
+				"--model", env["model_"+name], "--version", newest, "--capacity", "0.0625", "--listen", "127.0.0.1:0",
+				"--log", "--"}, launch.Args...)...)
 			var words bytes.Buffer
 			cmd.Stderr = &words
 			stdout, err := cmd.StdoutPipe()

@@ -158,7 +158,8 @@ func TestChildren(t *testing.T) {
 	}
 	wait.Wait()
 	st := r.cache.Stats()
-	t.Logf("360 requests for %d sequences, %d images made for a ring of 8, %d inline", sequences.Load(), st.Produced, st.RefusedFull)
+	t.Logf("360 requests for %d sequences, %d images made for a ring of 8, %d inline", sequences.Load(), st.Produced,
+		st.RefusedFull)
 	r.balanced()
 	r.drained()
 	r.sound()
@@ -228,7 +229,8 @@ func TestKilled(t *testing.T) {
 // TestResets: caches are reset, on both sides, under requests that need what is in
 // them.
 func TestResets(t *testing.T) {
-	r := newRig(t, setup{tp: 2, mode: "shm", ring: ringOf(20), set: []string{"enable_prefix_caching=true", "block_size=32"}})
+	r := newRig(t, setup{tp: 2, mode: "shm", ring: ringOf(20),
+		set: []string{"enable_prefix_caching=true", "block_size=32"}})
 	rnd := rand.New(rand.NewPCG(5, 5))
 	ended := make(chan struct{})
 	inputs := r.ref.pick(t, rnd, 400, "image")

@@ -111,7 +111,8 @@ def write(kind, folder):
     if kind.startswith("llava"):
         # transformers 5 leaves "vision_model." out of CLIP's names, and vLLM's loader wants it.
         prefix, file = "vision_tower.", folder / "model.safetensors"
-        weights = {name if name.startswith(prefix + "vision_model.") else name.replace(prefix, prefix + "vision_model."):
+        weights = {name if name.startswith(prefix + "vision_model.")
+                   else name.replace(prefix, prefix + "vision_model."):
                    weight.clone() for name, weight in load_file(file).items()}
         save_file(weights, file, metadata={"format": "pt"})
     print("%s: %d parameters in %s" % (kind, sum(p.numel() for p in model.parameters()), folder), flush=True)

@@ -15,7 +15,8 @@ import weakref
 LARGE = 256  # vLLM sends smaller tensors within the message, from which they are always copied
 POISON = 0xEE  # what the fake driver's new memory holds
 
-counts = dict.fromkeys(("in_place", "copied", "from_device", "from_ring", "from_private", "compared", "wrong", "late"), 0)
+counts = dict.fromkeys(("in_place", "copied", "from_device", "from_ring", "from_private", "compared", "wrong", "late"),
+                       0)
 
 
 class FakeDevice:

@@ -38,7 +38,8 @@ type pinned struct {
 var fakeDriver = sync.OnceValues(func() (string, error) {
 	library := filepath.Join(work, "libcuda.so.1")
 	source := filepath.Join("..", "..", "pin", "cuda", "testdata", "driver", "driver.c")
-	if out, err := exec.Command("cc", "-shared", "-fPIC", "-pthread", "-o", library, source).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-pthread", "-o", library,
+		source).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
 	return library, nil
@@ -71,7 +72,8 @@ func (p *pinned) path(k kind) string {
 	here, err := filepath.Abs(".")
 	require.NoError(p.t, err)
 	found := []string{
-		p.distribution("ringcache", entryPoints(p.t)), p.distribution("ringcache-e2e-probe", "[vllm.general_plugins]\nprobe = pin_probe:register\n"),
+		p.distribution("ringcache", entryPoints(p.t)),
+		p.distribution("ringcache-e2e-probe", "[vllm.general_plugins]\nprobe = pin_probe:register\n"),
 		filepath.Join(here, "..", "..", "python", "src"), here,
 	}
 	if k.version != newest {
@@ -87,7 +89,8 @@ func (p *pinned) distribution(name, points string) string {
 	folder := filepath.Join(p.folder, name)
 	info := filepath.Join(folder, strings.ReplaceAll(name, "-", "_")+"-0.dist-info")
 	require.NoError(p.t, os.MkdirAll(info, 0o700))
-	require.NoError(p.t, os.WriteFile(filepath.Join(info, "METADATA"), []byte("Metadata-Version: 2.1\nName: "+name+"\nVersion: 0\n"), 0o600))
+	require.NoError(p.t, os.WriteFile(filepath.Join(info, "METADATA"),
+		[]byte("Metadata-Version: 2.1\nName: "+name+"\nVersion: 0\n"), 0o600))
 	require.NoError(p.t, os.WriteFile(filepath.Join(info, "entry_points.txt"), []byte(points), 0o600))
 	return folder
 }
@@ -265,7 +268,8 @@ func TestPinnedOffline(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/llava/tp%d/%s", newest, test.tp, test.as), func(t *testing.T) {
 			k := kind{newest, "llava"}
 			p, ref := newPinned(t, k, test.as), referenceOf(t, k)
-			cmd := k.command(t, "pin_offline.py", "--inputs", filepath.Join(ref.dir, "inputs.json"), "--long", long, "--tp", fmt.Sprint(test.tp))
+			cmd := k.command(t, "pin_offline.py", "--inputs", filepath.Join(ref.dir, "inputs.json"), "--long", long,
+				"--tp", fmt.Sprint(test.tp))
 			cmd.Env = append(cmd.Env, p.env...)
 			var log bytes.Buffer
 			cmd.Stderr = &log

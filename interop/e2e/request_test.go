@@ -47,7 +47,8 @@ func (r *rig) request(in *input) (q engine.Request, made int, err error) {
 	for i := range in.Images {
 		f := &in.Images[i]
 		wants = append(wants, f.want())
-		q.Placeholders = append(q.Placeholders, engine.Placeholder{Offset: f.Offset, Length: f.Length, IsEmbed: f.IsEmbed})
+		q.Placeholders = append(q.Placeholders,
+			engine.Placeholder{Offset: f.Offset, Length: f.Length, IsEmbed: f.IsEmbed})
 	}
 	if q.Items, err = r.cache.Begin(r.ctx, fmt.Sprint(in.Name, "-", itemIDs.Add(1)), wants...); err != nil {
 		return q, 0, err

@@ -96,8 +96,9 @@ func newRig(t testing.TB, s setup) *rig {
 		require.NoError(t, r.cache.Close())
 	})
 	o := engine.Options{
-		Transport: zmq.Transport{}, Cache: r.cache, Model: s.requirements(t), Command: r.command, StartTimeout: 5 * time.Minute,
-		Logger: slog.New(slog.NewTextHandler(r, nil)),
+		Transport: zmq.Transport{}, Cache: r.cache, Model: s.requirements(t), Command: r.command,
+		StartTimeout: 5 * time.Minute,
+		Logger:       slog.New(slog.NewTextHandler(r, nil)),
 	}
 	r.Client, err = engine.New(o)
 	require.NoError(t, err)
@@ -111,7 +112,8 @@ func newRig(t testing.TB, s setup) *rig {
 	})
 	began := time.Now()
 	require.NoError(t, r.Start(r.ctx))
-	t.Logf("vLLM %s with %s, %d workers, ready after %.0f s", r.Ready().VLLMVersion, s.model, r.Ready().WorldSize, time.Since(began).Seconds())
+	t.Logf("vLLM %s with %s, %d workers, ready after %.0f s", r.Ready().VLLMVersion, s.model, r.Ready().WorldSize,
+		time.Since(began).Seconds())
 	require.Equal(t, s.tp, r.Ready().WorldSize)
 	require.Same(t, kind{version: s.version}.generation(t), kind{version: r.Ready().VLLMVersion}.generation(t))
 	return r

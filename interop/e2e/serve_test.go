@@ -39,9 +39,11 @@ func (r *rig) serve(a engine.Address) *exec.Cmd {
 	require.NoError(r.t, os.WriteFile(filepath.Join(info, "METADATA"), []byte(text), 0o600))
 	cmd := exec.Command(env["python"], "-m", "vllm.entrypoints.cli.main", "serve", env["model_"+r.s.model],
 		"--headless", "--data-parallel-address", a.Host, "--data-parallel-rpc-port", a.Port,
-		"--mm-processor-cache-type", r.s.mode, "--mm-processor-cache-gb", strconv.FormatFloat(float64(r.s.ring)/(1<<30), 'g', -1, 64),
+		"--mm-processor-cache-type", r.s.mode, "--mm-processor-cache-gb",
+		strconv.FormatFloat(float64(r.s.ring)/(1<<30), 'g', -1, 64),
 		"--dtype", "float32", "--enforce-eager", "--seed", "0", "--max-model-len", "4096", "--max-num-seqs", "4",
-		"--max-num-batched-tokens", "512", "--no-enable-prefix-caching", "--skip-mm-profiling", "--num-gpu-blocks-override", "256")
+		"--max-num-batched-tokens", "512", "--no-enable-prefix-caching", "--skip-mm-profiling",
+		"--num-gpu-blocks-override", "256")
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+shim, "VLLM_ENABLE_V1_MULTIPROCESSING=0", "VLLM_CPU_KVCACHE_SPACE=1",
 		"VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1", "HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it does not notice a frontend's end

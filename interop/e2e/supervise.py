@@ -1,7 +1,7 @@
 """Runs vLLM below a small process that ends all of it, however it goes wrong, and removes what it leaves behind.
 
 Real vLLM is a family of processes, some of which outlive a parent that is killed, and its native code keeps segments
-in /dev/shm that nobody else knows. Only the standard library is used here and nothing heavy is imported, so that the
+in /dev/shm that no other program knows. Only the standard library is used here and nothing heavy is imported, so that the
 supervisor costs no memory to speak of.
 """
 

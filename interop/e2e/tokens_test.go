@@ -47,7 +47,8 @@ func TestTokens(t *testing.T) {
 			require.Equal(t, len(images), made)
 			made = r.everything(4, all)
 			require.Zero(t, made, "everything was cached")
-			t.Logf("%d requests and again, %d images, %d different answers: all tokens equal", len(all), len(images), len(answers))
+			t.Logf("%d requests and again, %d images, %d different answers: all tokens equal", len(all), len(images),
+				len(answers))
 			if s.mode == "shm" {
 				r.balanced()
 			} else { // the engine forgets, and is sent again what it misses

@@ -32,7 +32,8 @@ def write_images(folder, count, size, form):
         left, top = n * 7 % part[0], n * 7 // part[0] * 5 + n % 3
         if top >= part[1]:
             raise SystemExit("workload: no more than %d distinct images of files; use --format pattern" % i)
-        image = source.crop((left, top, left + part[0], top + part[1])).resize((width, height), Image.Resampling.BILINEAR)
+        image = source.crop((left, top, left + part[0], top + part[1])).resize((width, height),
+            Image.Resampling.BILINEAR)
         name = "image%05d.%s" % (i, {"jpeg": "jpg"}.get(form, form))
         image.save(folder / name, **({"quality": 90} if form == "jpeg" else {"compress_level": 6}))
         made.append(name)

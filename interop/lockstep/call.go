@@ -147,7 +147,8 @@ func (l *load) check(k *call, a answer) {
 			}
 		}
 		if v.Stamp != want.Stamp || v.Words != want.Words {
-			l.report.fails("request %d, %s: %d words of %d, want %d of %d", a.ID, k.uses[i].key(), v.Words, v.Stamp, want.Words, want.Stamp)
+			l.report.fails("request %d, %s: %d words of %d, want %d of %d", a.ID, k.uses[i].key(), v.Words, v.Stamp,
+				want.Words, want.Stamp)
 			return
 		}
 	}

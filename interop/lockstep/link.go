@@ -108,7 +108,7 @@ func (l *link) send() error {
 		if err != nil {
 			return err
 		}
-		if !ok { // nobody comes to overtake
+		if !ok { // no later message comes to overtake
 			for _, d := range held {
 				if _, err := l.w.Write(d.frame); err != nil {
 					return err

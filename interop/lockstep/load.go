@@ -17,7 +17,7 @@ type load struct {
 	link   *link
 	sender *lrusync.Sender
 
-	// Whoever compares orders holds mu alone from the ticket until it has seen
+	// A goroutine that compares orders holds mu exclusively from the ticket until it has seen
 	// what the sender has then. The others share it, so that tickets are drawn by
 	// several at once.
 	mu       sync.RWMutex

@@ -87,7 +87,8 @@ func (c *contents) differ(want []lrusync.KeySize, total int64) string {
 	}
 	for i, k := range want {
 		if c.Keys[i] != k.Key || c.Sizes[i] != k.Size {
-			return fmt.Sprintf("entry %d: vLLM has %s of %d bytes, we %s of %d", i, c.Keys[i], c.Sizes[i], k.Key, k.Size)
+			return fmt.Sprintf("entry %d: vLLM has %s of %d bytes, we %s of %d", i, c.Keys[i], c.Sizes[i], k.Key,
+				k.Size)
 		}
 	}
 	if c.Total != total {

@@ -10,9 +10,12 @@ import (
 // LRUCache is an LRU with the methods of Python's class that no Go program needs.
 // It is not safe for concurrent use.
 type LRUCache[V any] struct {
-	*lru.Cache[V]
+	*cache[V]
 	last lrusync.Stats // that Stat has returned the difference to
 }
+
+// cache keeps the field of an LRUCache to this package.
+type cache[V any] = lru.Cache[V]
 
 // LRUOptions are the choices of [NewLRUCache]; the zero value is usual. OnRemove, if not
 // nil, is called for every entry that is evicted, popped or cleared, but not when its
@@ -23,7 +26,7 @@ type LRUOptions[V any] = lru.Options[V]
 // NewLRUCache returns an empty cache. capacity is in the unit of the entries' sizes; as
 // Python's it may have a fraction.
 func NewLRUCache[V any](capacity float64, o LRUOptions[V]) *LRUCache[V] {
-	return &LRUCache[V]{Cache: lru.New(capacity, o)}
+	return &LRUCache[V]{cache: lru.New(capacity, o)}
 }
 
 // PutIfFits is Put, but false instead of an error when the value is larger than
@@ -72,6 +75,6 @@ func (c *LRUCache[V]) Stat(delta bool) lrusync.Stats {
 
 // Clear removes everything, pinned or not, and starts the statistics anew.
 func (c *LRUCache[V]) Clear() {
-	c.Cache.Clear()
+	c.cache.Clear()
 	c.last = lrusync.Stats{}
 }

@@ -55,7 +55,6 @@ type Report struct {
 	Policy string `json:"policy"`
 	// Format is the vLLM version of the wire, or the format of opaque payloads.
 	Format  string `json:"format"`
-	Layout  int    `json:"layout"`  // of the sidecar; 0 without one
 	Alive   bool   `json:"alive"`   // a writer has the lock
 	PID     int    `json:"pid"`     // of the last writer, by its own account
 	Readers int    `json:"readers"` // that have a slot
@@ -149,7 +148,7 @@ func (c *checker) openSidecar() error {
 	case err == nil:
 		c.control = f
 		o := f.Options()
-		c.report.Policy, c.report.Format, c.report.Layout, c.report.PID = o.Policy.String(), o.Generation, f.Layout(), f.State().PID
+		c.report.Policy, c.report.Format, c.report.PID = o.Policy.String(), o.Generation, f.State().PID
 		return nil
 	case errors.As(err, &bad) && !bad.Newer:
 		c.report.Policy = "unknown"

@@ -13,7 +13,6 @@ import (
 
 	"github.com/ringcache/ringcache/objstore"
 	"github.com/ringcache/ringcache/objstore/check"
-	"github.com/ringcache/ringcache/objstore/internal/objtest"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -73,22 +72,10 @@ func TestCleanSegments(t *testing.T) {
 		requireClean(t, r, 4)
 		require.False(t, r.Alive)
 	})
-	t.Run("layout 1", func(t *testing.T) {
-		r := layout1(t).check(check.Options{})
-		requireClean(t, r, 3)
-		require.Equal(t, 1, r.Layout)
-	})
 	_, err := check.Segment("nobody", check.Options{Dir: t.TempDir(), Handles: []serde.Address{{}}})
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	_, err = check.Segment("nobody", check.Options{Dir: t.TempDir()})
 	require.ErrorIs(t, err, fs.ErrNotExist)
-}
-
-// layout1 returns what a writer of the release with layout 1 left when it was killed.
-func layout1(t *testing.T) *left {
-	l := &left{t: t, dir: t.TempDir()}
-	objtest.Unpack(t, "../testdata/sidecar-v1", l.path(""))
-	return l
 }
 
 func TestReportIsJSON(t *testing.T) {

@@ -61,7 +61,7 @@ func (c *checker) checkChunk(e sidecar.Entry) (found []Finding) {
 			Want: fmt.Sprintf("before the next id, %d", next), Got: fmt.Sprint(e.ID),
 		})...)
 	}
-	if _, err := payload.Verify(ring, c.control.Layout(), e.Record, c.wire == nil); err != nil {
+	if _, err := payload.Verify(ring, e.Record, c.wire == nil); err != nil {
 		return append(found, c.wrong(fmt.Sprintf("entry %d, id %d", e.Index, e.ID), offset, err))
 	}
 	if c.wire == nil {

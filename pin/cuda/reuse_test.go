@@ -164,7 +164,7 @@ func storeForOneObject(t *testing.T, d *cuda.Driver) *oneObject {
 		assert.NoError(t, store.CheckStructure())
 		assert.NoError(t, store.Abandon())
 	})
-	reader, err := shmstore.Open(name, shmstore.ReaderOptions{Size: size})
+	reader, err := shmstore.Open(name, shmstore.ReaderOptions{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, reader.Close()) })
 	mapping, err := segment.Attach(segment.Options{Name: name, RingSize: size})

@@ -83,12 +83,7 @@ def segment(size: int, chunks: dict[int, bytes], secret: bytes = SECRET) -> byte
 
 
 POOL, FIFO = 2, 1
-MARKS_AT, SLOT, ENTRY = 4096, 2048, 64
-VERSIONS = 1, 2, 3
-
-
-def slots_at(version: int) -> int:
-    return 8192 if version >= 3 else 4096
+MARKS_AT, SLOTS_AT, SLOT, ENTRY = 4096, 8192, 2048, 64
 
 
 def crc32c(data: bytes) -> int:
@@ -122,7 +117,7 @@ def sidecar(
     *,
     data_offset: int = 32,
     magic: bytes = b"RINGCTL\0",
-    version: int = VERSIONS[-1],
+    version: int = 1,
     policy: int = POOL,
     slots: int = 3,
     objects: int = 5,
@@ -148,10 +143,9 @@ def sidecar(
         state = struct.pack("<QQIIB3xI", sequence, 1, 0, 1, 0, 4711).ljust(60, b"\0")
         data += state + struct.pack("<I", crc32c(state))
     if size is None:
-        size = slots_at(version) + slots * SLOT + objects * ENTRY
-        if version > 1:
-            data = data.ljust(slots_at(version) + slots * SLOT, b"\0")
-            data += b"FREEFREE".ljust(ENTRY, b"\0") * objects
+        size = SLOTS_AT + slots * SLOT + objects * ENTRY
+        data = data.ljust(SLOTS_AT + slots * SLOT, b"\0")
+        data += b"FREEFREE".ljust(ENTRY, b"\0") * objects
     return data[:size].ljust(size, b"\0")
 
 

@@ -874,7 +874,8 @@ def _fingerprints_of_folders(folder: pathlib.Path, copy: pathlib.Path) -> None:
     assert write(zeros, tokenizer_DOT_json=b"[]") == one
     assert write(zeros, other_DOT_safetensors=b"") != one
     (folder / "other.safetensors").unlink()
-    for torn in (b"", b"\xff" * 8, b"\xff" * 7 + b"\0", (4).to_bytes(8, "little") + b"{}{}", (2).to_bytes(8, "little") + b"[]"):
+    for torn in (b"", b"\xff" * 8, b"\xff" * 7 + b"\0", (4).to_bytes(8, "little") + b"{}{}",
+        (2).to_bytes(8, "little") + b"[]"):
         (folder / "model.safetensors").write_bytes(torn)
         assert len(_options.weights_digest(folder)) == 32
     (folder / "model.safetensors").unlink()

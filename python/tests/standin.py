@@ -1,5 +1,5 @@
 """A stand-in for ``ringcache serve`` that speaks the protocol of docs/daemon.md, in one thread. It
-keeps no books that a daemon would keep for safety, and can be told to misbehave."""
+keeps no state that a daemon keeps for safety only, and can be told to misbehave."""
 
 from __future__ import annotations
 

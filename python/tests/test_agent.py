@@ -55,7 +55,7 @@ def test_layout(agent: Agent, pool: str) -> None:
     got[cost : cost + 8] = note[:8]
     assert got == chunk
     # The entry of the table.
-    entry = file.read_bytes()[build.slots_at(3) + slots * 2048 :][:64]
+    entry = file.read_bytes()[build.SLOTS_AT + slots * 2048 :][:64]
     body = build.crc32c(entry[8:40])
     assert struct.unpack_from("<IIQIIII", entry) == (
         body,
@@ -108,7 +108,7 @@ def test_slots_are_shared_with_go(agent: Agent, pool: str) -> None:
         assert reader.protected
         data = pathlib.Path("/dev/shm", pool + ".ctl").read_bytes()
         taken = [
-            (data[build.MARKS_AT + i], *struct.unpack_from("<8xI", data, build.slots_at(3) + i * 2048))
+            (data[build.MARKS_AT + i], *struct.unpack_from("<8xI", data, build.SLOTS_AT + i * 2048))
             for i in range(3)
         ]
         assert taken == [(1, agent.process.pid), (1, os.getpid()), (0, 0)]

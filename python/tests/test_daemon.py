@@ -198,7 +198,7 @@ def test_answers_about_two_segments_are_none(
 
 
 def test_who_watches_keeps_no_call_from_trying(tmp_path: pathlib.Path) -> None:
-    """The daemon is back, and the next call finds out, however often somebody has looked in vain."""
+    """The daemon is back, and the next call finds out, however many calls failed before."""
     path = str(tmp_path / "s")
     with Client(path, client="test", fingerprint=PRINT, timeout=30) as c:
         for _ in range(50):

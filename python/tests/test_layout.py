@@ -67,7 +67,7 @@ def write(name: str, at: int, data: bytes) -> None:
     ],
 )
 def test_same_id_with_other_bytes(make_segment: MakeSegment, payload: bytes) -> None:
-    """Whatever bit of a chunk somebody changes, and back."""
+    """Each bit of a chunk is changed, and changed back."""
     name = make_segment(ring(payload))
     chunk = build.chunk(5, payload)
     with Reader(name, RING) as reader, Reader(name, RING) as other:

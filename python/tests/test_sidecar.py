@@ -65,26 +65,19 @@ def ring(id: int = ID, **kw: Any) -> bytes:
     return build.segment(RING, {AT: chunk(id, **kw)})
 
 
-@pytest.fixture(params=build.VERSIONS)
-def pool(make_segment: MakeSegment, request: pytest.FixtureRequest) -> str:
-    """A segment with one object, and its sidecar of every layout with three slots."""
+@pytest.fixture
+def pool(make_segment: MakeSegment) -> str:
+    """A segment with one object, and its sidecar with three slots."""
     name = make_segment(ring())
-    make_sidecar(name, RING, version=request.param)
+    make_sidecar(name, RING)
     return name
-
-
-def slots_at(name: str) -> int:
-    data = pathlib.Path("/dev/shm", name + ".ctl").read_bytes()
-    return build.slots_at(*struct.unpack_from("<I", data, 8))
 
 
 def slot(name: str, i: int = 0) -> tuple[int, ...]:
     """The mark of a slot and its words behind the first one, as the file has them."""
     data = pathlib.Path("/dev/shm", name + ".ctl").read_bytes()
-    at = slots_at(name) + i * build.SLOT
-    first, *words = struct.unpack("<512I", data[at : at + build.SLOT])
-    if at < build.slots_at(3):
-        return (first, *words)
+    at = build.SLOTS_AT + i * build.SLOT
+    _, *words = struct.unpack("<512I", data[at : at + build.SLOT])
     return (data[build.MARKS_AT + i], *words)
 
 
@@ -115,7 +108,7 @@ def test_slot(pool: str) -> None:
     with Reader(pool, RING) as reader:
         assert reader.protected and not reader.counts
         assert slot(pool) == (1, 0, os.getpid(), 0, *[0] * 508)
-        assert [locked(pool, slots_at(pool) + i * build.SLOT) for i in range(3)] == [
+        assert [locked(pool, build.SLOTS_AT + i * build.SLOT) for i in range(3)] == [
             True,
             False,
             False,
@@ -131,7 +124,7 @@ def test_slot(pool: str) -> None:
             assert slot(pool)[:7] == (1, 2, os.getpid(), 0, ID + 1, ID + 1, 0)
             third.release()
         assert slot(pool)[4:] == (0,) * 508
-    assert not locked(pool, slots_at(pool))
+    assert not locked(pool, build.SLOTS_AT)
     assert pathlib.Path("/dev/shm", pool + ".ctl").read_bytes() == before
     with pytest.raises(ClosedError):
         reader.get(*HANDLE)
@@ -142,7 +135,7 @@ def test_nothing_but_the_slot_changes(pool: str) -> None:
     control = pathlib.Path("/dev/shm", pool + ".ctl").read_bytes()
     with Reader(pool, RING) as reader, reader.get(*HANDLE):
         now = pathlib.Path("/dev/shm", pool + ".ctl").read_bytes()
-        begin = slots_at(pool)
+        begin = build.SLOTS_AT
         mark, end = build.MARKS_AT + 1, begin + build.SLOT
         assert now[: mark - 1] + now[mark:begin] + now[end:] == (
             control[: mark - 1] + control[mark:begin] + control[end:]
@@ -267,12 +260,12 @@ def test_slots_run_out(pool: str) -> None:
 
 def test_slot_of_a_dropped_reader(pool: str) -> None:
     reader = Reader(pool, RING)
-    assert locked(pool, slots_at(pool))
+    assert locked(pool, build.SLOTS_AT)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         del reader
         gc.collect()
-    assert not locked(pool, slots_at(pool))
+    assert not locked(pool, build.SLOTS_AT)
 
 
 def test_slot_of_a_dead_reader(pool: str) -> None:
@@ -377,10 +370,10 @@ def test_fork(pool: str) -> None:
             assert "opened before a fork" in get and "opened before a fork" in enter
             assert (check, release, close) == ("", "", "")
             assert slot(pool)[4] == ID + 1  # the parent's
-            assert locked(pool, slots_at(pool))
+            assert locked(pool, build.SLOTS_AT)
             kill()
             os.kill(grandchild, 0)  # lives
-            assert not locked(pool, slots_at(pool))
+            assert not locked(pool, build.SLOTS_AT)
         finally:
             os.kill(grandchild, signal.SIGKILL)
 
@@ -477,8 +470,8 @@ def test_read_only_mount(pool: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "magic": ({"magic": b"RINGCTL1"}, CorruptError, "begin as one"),
-    "version 0": ({"version": 0}, CorruptError, "layout version 0, this package knows 1 to 3"),
-    "version 4": ({"version": 4}, CorruptError, "layout version 4"),
+    "version 0": ({"version": 0}, CorruptError, "layout version 0, this package knows 1"),
+    "version 2": ({"version": 2}, CorruptError, "layout version 2"),
     "policy 0": ({"policy": 0}, CorruptError, "policy 0"),
     "policy 3": ({"policy": 3}, CorruptError, "policy 3"),
     "ring": ({"ring": RING + 32}, SegmentSizeError, "ring of 4128 bytes behind 32, expected 4096"),

@@ -1,5 +1,5 @@
 // Command protogen writes the Go code of a .proto file beside it, without protoc. Run it by `go generate
-// ./daemon/lmcache/mp`.
+// ./daemon/internal/lmcache/mp`.
 package main
 
 import (

@@ -232,7 +232,7 @@ func (t *table) decode(b *bytes.Buffer, m message) {
 		}
 	}
 	fmt.Fprintf(b, "\nfunc (d *decoder) %s(v *%s) {\n%s*v = %s{%s}\nvar seen set\n", lower(m.name), m.name, old, m.name, lists)
-	b.WriteString("for n := d.open(); d.more(n); n-- {\nswitch k := d.key(); string(k) {\n")
+	b.WriteString("for n := d.open(); n > 0 && d.err == nil; n-- {\nswitch k := d.key(); string(k) {\n")
 	needs := ""
 	for i, f := range m.fields {
 		x, _ := t.value(f)

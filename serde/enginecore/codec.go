@@ -33,8 +33,8 @@ type Codec struct {
 
 	request []requestField // those of the generation, in wire order
 	absent  []requestField // those that other generations have
-	outputs []fieldReader[Outputs]
-	output  []fieldReader[Output]
+	outputs []namedReader[Outputs]
+	output  []namedReader[Output]
 }
 
 // New returns the Codec of a generation. The error is one of pycompat.
@@ -45,18 +45,18 @@ func New(o Options) (*Codec, error) {
 	}
 	c := &Codec{gen: g, inline: o.InlineThreshold, threshold: codec.Threshold(o.InlineThreshold), unknown: o.AllowUnknownParams}
 	for _, name := range g.RequestFields {
-		c.request = append(c.request, requestFields[name])
+		c.request = append(c.request, requestField{name, requestFields[name]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(requestFields)) {
 		if !slices.Contains(g.RequestFields, name) {
-			c.absent = append(c.absent, requestFields[name])
+			c.absent = append(c.absent, requestField{name, requestFields[name]})
 		}
 	}
 	for _, name := range g.OutputsFields {
-		c.outputs = append(c.outputs, outputsFields[name])
+		c.outputs = append(c.outputs, namedReader[Outputs]{name, outputsFields[name]})
 	}
 	for _, name := range g.OutputFields {
-		c.output = append(c.output, outputFields[name])
+		c.output = append(c.output, namedReader[Output]{name, outputFields[name]})
 	}
 	return c, nil
 }

@@ -9,7 +9,12 @@ import (
 type fieldReader[T any] struct {
 	// needed: without it the frontend can't go on with the request.
 	needed bool
-	read   func(*reader, *T) error
+	read   func(*reader, *T, string) error
+}
+
+type namedReader[T any] struct {
+	name string
+	fieldReader[T]
 }
 
 // reader reads the messages of an engine.
@@ -99,7 +104,7 @@ func (r *reader) message(m *Outputs) error {
 			if i >= len(r.c.outputs) {
 				return r.Skip("outputs message")
 			}
-			return r.c.outputs[i].read(r, m)
+			return r.c.outputs[i].read(r, m, r.c.outputs[i].name)
 		})
 		if err != nil {
 			return err
@@ -113,44 +118,27 @@ func (r *reader) message(m *Outputs) error {
 
 // outputsFields has the fields of Outputs.
 var outputsFields = map[string]fieldReader[Outputs]{
-	"engine_index":  {read: func(r *reader, m *Outputs) (err error) { m.EngineIndex, err = r.Int("engine_index"); return err }},
-	"outputs":       {read: (*reader).outputs},
-	"timestamp":     {read: func(r *reader, m *Outputs) (err error) { m.Timestamp, err = r.Float("timestamp"); return err }},
-	"wave_complete": optional("wave_complete", (*reader).Int, func(m *Outputs) **int { return &m.WaveComplete }),
-	"start_wave":    optional("start_wave", (*reader).Int, func(m *Outputs) **int { return &m.StartWave }),
-	"weight_version": optional("weight_version", (*reader).Text,
-		func(m *Outputs) **string { return &m.WeightVersion }),
-	"scheduler_stats": {read: func(r *reader, m *Outputs) (err error) {
-		m.SchedulerStats, err = pyvalue.Read(r.Decoder, "scheduler_stats", false)
-		return err
-	}},
-	"utility_output": {read: func(r *reader, m *Outputs) (err error) {
-		if !r.Nil() {
-			m.Answer, err = r.answer()
-		}
-		return err
-	}},
-	"finished_requests": {read: func(r *reader, m *Outputs) (err error) {
-		if !r.Nil() {
-			m.FinishedRequests, err = r.Texts("finished_requests")
-		}
-		return err
-	}},
+	"engine_index":      {read: codec.Value(func(m *Outputs) *int { return &m.EngineIndex }, (*reader).Int)},
+	"outputs":           {read: (*reader).outputs},
+	"timestamp":         {read: codec.Value(func(m *Outputs) *float64 { return &m.Timestamp }, (*reader).Float)},
+	"wave_complete":     {read: codec.Optional(func(m *Outputs) **int { return &m.WaveComplete }, (*reader).Int)},
+	"start_wave":        {read: codec.Optional(func(m *Outputs) **int { return &m.StartWave }, (*reader).Int)},
+	"weight_version":    {read: codec.Optional(func(m *Outputs) **string { return &m.WeightVersion }, (*reader).Text)},
+	"scheduler_stats":   {read: codec.Value(func(m *Outputs) *any { return &m.SchedulerStats }, (*reader).plain)},
+	"utility_output":    {read: codec.OrNone(func(m *Outputs) **Answer { return &m.Answer }, (*reader).answer)},
+	"finished_requests": {read: codec.OrNone(func(m *Outputs) *[]string { return &m.FinishedRequests }, (*reader).Texts)},
 }
 
-// optional is a field that is None or one value.
-func optional[T, V any](name string, read func(*reader, string) (V, error), at func(*T) **V) fieldReader[T] {
-	return fieldReader[T]{read: func(r *reader, m *T) (err error) {
-		*at(m), err = codec.ReadOptional(r.Decoder, name, func(what string) (V, error) { return read(r, what) })
-		return err
-	}}
-}
+// plain reads a value in which no arrays and tensors are expected, and anything one in which they are.
+func (r *reader) plain(what string) (any, error) { return pyvalue.Read(r.Decoder, what, false) }
+
+func (r *reader) anything(what string) (any, error) { return pyvalue.Read(r.Decoder, what, true) }
 
 const costOutput = 400
 
 // outputs reads the entries of which it is clear whose they are; for the others
 // there is an error in m.Unread.
-func (r *reader) outputs(m *Outputs) error {
+func (r *reader) outputs(m *Outputs, _ string) error {
 	n, err := r.Array("outputs")
 	if err != nil {
 		return err
@@ -185,7 +173,7 @@ func (r *reader) output(o *Output) error {
 		return r.Corrupt("output", "a request id", "an empty array")
 	}
 	for i, f := range r.c.output[:min(n, len(r.c.output))] {
-		failure, err := r.Part("output", func() error { return f.read(r, o) })
+		failure, err := r.Part("output", func() error { return f.read(r, o, f.name) })
 		switch {
 		case err != nil:
 			return err
@@ -216,8 +204,7 @@ func (r *reader) skip(what string, n int) error {
 	return nil
 }
 
-func (r *reader) answer() (*Answer, error) {
-	const what = "utility_output"
+func (r *reader) answer(what string) (*Answer, error) {
 	at := r.Pos()
 	n, err := r.Array(what)
 	if err != nil {

@@ -45,7 +45,7 @@ func (c *Codec) EncodeRequest(r *Request) (*Message, error) {
 // encodeRequest writes what the fields can express, also what no engine takes.
 func (c *Codec) encodeRequest(r *Request) (*Message, error) {
 	for _, f := range c.absent {
-		if f.set(r) {
+		if f.Set(r) {
 			return nil, codec.Invalid("field "+f.name, "vLLM %s has none; leave it unset", c.gen.Version)
 		}
 	}
@@ -64,7 +64,7 @@ func (c *Codec) encodeRequest(r *Request) (*Message, error) {
 	w := &e.w
 	w.Array(len(c.request))
 	for _, f := range c.request {
-		f.write(w, r)
+		f.Write(w, r)
 		if err := w.Err(); err != nil {
 			return nil, err
 		}

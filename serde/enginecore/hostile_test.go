@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringcache/ringcache/engine/enginetest/wire"
 	"github.com/ringcache/ringcache/internal/alloctest"
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
@@ -171,8 +172,8 @@ func TestDamagedOutputs(t *testing.T) {
 
 // TestDamagedRequests: and for a request with features, which is the engine's to read.
 func TestDamagedRequests(t *testing.T) {
-	for _, version := range []string{"0.11.0", "0.13.0", "0.33.0"} { // a form of items each
-		p := release(t, version)
+	for _, g := range goldentest.ItemForms() {
+		p := newPair(t, g, 0)
 		m, err := p.EncodeRequest(&enginecore.Request{
 			RequestID: "r", PromptTokenIDs: []uint32{1, 2}, Features: goldenFeatures(p.gen.ItemForm), Params: p.sampling(t, map[string]any{"seed": 7}),
 		})

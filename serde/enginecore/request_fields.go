@@ -3,99 +3,52 @@ package enginecore
 import (
 	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/internal/pyvalue"
+	"github.com/ringcache/ringcache/serde"
 )
 
 // requestField is a field of a Request on the wire.
 type requestField struct {
 	name string
-	// set reports whether the field has another value than Python's default.
-	set   func(*Request) bool
-	write func(*writer, *Request)
+	codec.FieldWriter[*writer, Request]
 }
 
 // requestFields has every field of every release.
-var requestFields = named(map[string]requestField{
+var requestFields = map[string]codec.FieldWriter[*writer, Request]{
 	"request_id": {
-		set:   always,
-		write: func(w *writer, r *Request) { w.m.id = w.mark(func() { w.Text(r.RequestID) }) },
+		Set:   always,
+		Write: func(w *writer, r *Request) { w.m.id = w.mark(func() { w.Text(r.RequestID) }) },
 	},
-	"prompt_token_ids": {
-		set: func(r *Request) bool { return r.PromptTokenIDs != nil },
-		write: func(w *writer, r *Request) {
-			if r.PromptTokenIDs == nil {
-				w.Nil()
-				return
-			}
-			w.Tokens(r.PromptTokenIDs)
-		},
-	},
-	"mm_features": {
-		set: func(r *Request) bool { return r.Features != nil },
-		write: func(w *writer, r *Request) {
-			if r.Features == nil {
-				w.Nil()
-				return
-			}
-			w.features(r.Features)
-		},
-	},
-	"sampling_params": {set: always, write: func(w *writer, _ *Request) { w.params(false) }},
-	"pooling_params":  {set: always, write: func(w *writer, _ *Request) { w.params(true) }},
+	"prompt_token_ids": codec.List(func(r *Request) []uint32 { return r.PromptTokenIDs }, (*writer).Tokens),
+	"mm_features":      codec.List(func(r *Request) []Feature { return r.Features }, (*writer).features),
+	"sampling_params":  {Set: always, Write: func(w *writer, _ *Request) { w.params(false) }},
+	"pooling_params":   {Set: always, Write: func(w *writer, _ *Request) { w.params(true) }},
 	"eos_token_id": {
 		// Every generation has a place for it.
-		set: func(*Request) bool { return false },
-		write: func(w *writer, r *Request) {
+		Set: func(*Request) bool { return false },
+		Write: func(w *writer, r *Request) {
 			codec.WriteOptional(w.Encoder, r.EOSTokenID, func(t uint32) { w.Int(int64(t)) })
 		},
 	},
-	"arrival_time": {set: always, write: func(w *writer, r *Request) { w.Float(r.ArrivalTime) }},
-	"lora_request": {
-		set: func(r *Request) bool { return r.LoRA != nil },
-		write: func(w *writer, r *Request) {
-			codec.WriteOptional(w.Encoder, r.LoRA, func(l LoRA) { w.lora(&l) })
-		},
-	},
-	"cache_salt": textField(func(r *Request) *string { return r.CacheSalt }),
-	"data_parallel_rank": {
-		set: func(r *Request) bool { return r.DataParallelRank != nil },
-		write: func(w *writer, r *Request) {
-			codec.WriteOptional(w.Encoder, r.DataParallelRank, func(n int) { w.Int(int64(n)) })
-		},
-	},
-	"prompt_embeds": {
-		set:   func(r *Request) bool { return r.PromptEmbeds != nil },
-		write: func(w *writer, r *Request) { w.tensor(r.PromptEmbeds) },
-	},
-	"prompt_is_token_ids": {
-		set: func(r *Request) bool { return r.PromptIsTokenIDs != nil },
-		write: func(w *writer, r *Request) {
-			if r.PromptIsTokenIDs == nil {
-				w.Nil()
-				return
-			}
-			w.Array(len(r.PromptIsTokenIDs))
-			for _, b := range r.PromptIsTokenIDs {
-				w.Bool(b)
-			}
-		},
-	},
-	"client_index": intField(func(r *Request) int { return r.ClientIndex }),
-	"current_wave": intField(func(r *Request) int { return r.CurrentWave }),
-	"priority":     intField(func(r *Request) int { return r.Priority }),
+	"arrival_time":        {Set: always, Write: func(w *writer, r *Request) { w.Float(r.ArrivalTime) }},
+	"lora_request":        codec.Pointer(func(r *Request) *LoRA { return r.LoRA }, (*writer).lora),
+	"cache_salt":          codec.Pointer(func(r *Request) *string { return r.CacheSalt }, (*writer).Text),
+	"data_parallel_rank":  codec.Pointer(func(r *Request) *int { return r.DataParallelRank }, (*writer).int),
+	"prompt_embeds":       codec.Plain(func(r *Request) *serde.Tensor { return r.PromptEmbeds }, (*writer).tensor),
+	"prompt_is_token_ids": codec.List(func(r *Request) []bool { return r.PromptIsTokenIDs }, (*writer).bools),
+	"client_index":        codec.Plain(func(r *Request) int { return r.ClientIndex }, (*writer).int),
+	"current_wave":        codec.Plain(func(r *Request) int { return r.CurrentWave }, (*writer).int),
+	"priority":            codec.Plain(func(r *Request) int { return r.Priority }, (*writer).int),
 	"trace_headers": {
-		set:   func(r *Request) bool { return r.TraceHeaders != nil },
-		write: func(w *writer, r *Request) { w.TextMap(r.TraceHeaders) },
+		Set:   func(r *Request) bool { return r.TraceHeaders != nil },
+		Write: func(w *writer, r *Request) { w.TextMap(r.TraceHeaders) },
 	},
-	"resumable":         boolField(func(r *Request) bool { return r.Resumable }),
-	"abort_immediately": boolField(func(r *Request) bool { return r.AbortImmediately }),
-	"external_req_id":   textField(func(r *Request) *string { return r.ExternalReqID }),
-	"reasoning_ended": {
-		set:   func(r *Request) bool { return r.ReasoningEnded != nil },
-		write: func(w *writer, r *Request) { codec.WriteOptional(w.Encoder, r.ReasoningEnded, w.Bool) },
-	},
+	"resumable":         codec.Plain(func(r *Request) bool { return r.Resumable }, (*writer).Bool),
+	"abort_immediately": codec.Plain(func(r *Request) bool { return r.AbortImmediately }, (*writer).Bool),
+	"external_req_id":   codec.Pointer(func(r *Request) *string { return r.ExternalReqID }, (*writer).Text),
+	"reasoning_ended":   codec.Pointer(func(r *Request) *bool { return r.ReasoningEnded }, (*writer).Bool),
 	"reasoning_parser_kwargs": {
-		set: func(r *Request) bool { return r.ReasoningParserKwargs != nil },
-		write: func(w *writer, r *Request) {
+		Set: func(r *Request) bool { return r.ReasoningParserKwargs != nil },
+		Write: func(w *writer, r *Request) {
 			if r.ReasoningParserKwargs == nil {
 				w.Nil()
 				return
@@ -103,40 +56,17 @@ var requestFields = named(map[string]requestField{
 			pyvalue.Write(w.Encoder, "reasoning_parser_kwargs", r.ReasoningParserKwargs)
 		},
 	},
-	"session_id": textField(func(r *Request) *string { return r.SessionID }),
-	"kv_hints": {
-		set: func(r *Request) bool { return r.KVHints != nil },
-		write: func(w *writer, r *Request) {
-			codec.WriteOptional(w.Encoder, r.KVHints, func(h KVHints) { w.kvHints(&h) })
-		},
-	},
-})
-
-// named gives each field its own name.
-func named(fields map[string]requestField) map[string]requestField {
-	for name, f := range fields {
-		f.name = name
-		fields[name] = f
-	}
-	return fields
+	"session_id": codec.Pointer(func(r *Request) *string { return r.SessionID }, (*writer).Text),
+	"kv_hints":   codec.Pointer(func(r *Request) *KVHints { return r.KVHints }, (*writer).kvHints),
 }
 
 func always(*Request) bool { return true }
 
-func textField(of func(*Request) *string) requestField {
-	return requestField{
-		set:   func(r *Request) bool { return of(r) != nil },
-		write: func(w *writer, r *Request) { w.text(of(r)) },
-	}
-}
+func (w *writer) int(n int) { w.Int(int64(n)) }
 
-func intField(of func(*Request) int) requestField {
-	return requestField{
-		set:   func(r *Request) bool { return of(r) != 0 },
-		write: func(w *writer, r *Request) { w.Int(int64(of(r))) },
+func (w *writer) bools(list []bool) {
+	w.Array(len(list))
+	for _, b := range list {
+		w.Bool(b)
 	}
-}
-
-func boolField(of func(*Request) bool) requestField {
-	return requestField{set: of, write: func(w *writer, r *Request) { w.Bool(of(r)) }}
 }

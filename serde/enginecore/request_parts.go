@@ -17,7 +17,7 @@ var loraFields = map[string]func(*writer, *LoRA){
 	"is_3d_lora_weight": func(w *writer, l *LoRA) { w.Bool(l.Is3DWeight) },
 }
 
-func (w *writer) lora(l *LoRA) {
+func (w *writer) lora(l LoRA) {
 	names, version := w.c.gen.Params.LoRA, w.c.gen.Version
 	switch {
 	case l.ID < 1:
@@ -32,14 +32,14 @@ func (w *writer) lora(l *LoRA) {
 	w.Array(len(names))
 	for _, name := range names {
 		if write, known := loraFields[name]; known {
-			write(w, l)
+			write(w, &l)
 		} else {
 			w.Nil()
 		}
 	}
 }
 
-func (w *writer) kvHints(h *KVHints) {
+func (w *writer) kvHints(h KVHints) {
 	w.Map(3)
 	w.Text("protocol_version")
 	w.Text(h.ProtocolVersion)

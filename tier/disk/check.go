@@ -2,27 +2,27 @@ package disk
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
 )
 
-// Check reports why Open would refuse a folder, by the same errors, and changes nothing: it has the root's
-// lock for a moment. A folder that is not there is fs.ErrNotExist, though Open would make it. Whether the
-// folder can be written to is not looked at.
+// Check reports why Open would refuse a folder, by the same errors, and changes nothing. It holds the lock of
+// the root for a moment. A folder that is not there is fs.ErrNotExist, though Open would make it. Check does
+// not test whether the folder can be written to.
 func Check(folder string, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
-	err := mayOpen(folder, o.withDefaults())
-	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errors.ErrUnsupported) {
+	err := checkRoot(folder, o.withDefaults())
+	if err == nil || errors.Is(err, fs.ErrNotExist) || explainsItself(err) {
 		return err
 	}
 	return explain(folder, "opening the root", err)
 }
 
-func mayOpen(folder string, o Options) (err error) {
+// checkRoot goes through the steps of openRoot and lockRoot, without those that write.
+func checkRoot(folder string, o Options) (err error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
@@ -32,20 +32,21 @@ func mayOpen(folder string, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if ownedByOther(info) {
-		return fmt.Errorf("disk: %s belongs to another user: use a folder of your own, or Options.ReadOnly: %w", folder, os.ErrPermission)
+	if err := refuseOtherOwner(folder, info); err != nil {
+		return err
 	}
 	if err := mayBecomeRoot(root, folder, o); err != nil {
 		return err
 	}
 	for _, d := range []string{ownDir, tempDir, damagedDir} {
-		if err := realFolder(root, folder, d); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := requireFolder(root, folder, d); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
+	// The lock shows whether another process has the root. Without a lock file, Open makes one.
 	f, err := root.OpenFile(lockPath, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // Open makes it
+		return nil
 	}
 	if err != nil {
 		return err

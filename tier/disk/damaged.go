@@ -10,16 +10,18 @@ import (
 	"github.com/ringcache/ringcache/internal/failpoint"
 )
 
-// putAside takes a damaged file out of its place: to the folder of damaged files, or away.
-func (f *folder) putAside(path string, size int64, o Options) error {
+// quarantine moves a damaged file to .ringcache/damaged, or removes it if it is empty or larger than
+// Options.KeepDamaged. The rename comes before the removal of older damaged files, so a kill between the two
+// leaves too many: Open trims them.
+func (f *folder) quarantine(path string, size int64, o Options) error {
 	if size > o.KeepDamaged || size == 0 {
 		return f.remove(path)
 	}
-	if err := realFolder(f.root, f.path, damagedDir); err != nil && !errors.Is(err, fs.ErrNotExist) { // rename makes it again
-		return err
+	if err := requireFolder(f.root, f.path, damagedDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // rename makes a folder that is missing
 	}
-	// By time, so that the names are in order.
-	to := fmt.Sprintf("%s/%020d+%s", damagedDir, o.now().UnixNano(), tail(nameOf(path), 200))
+	// The time comes first, so that trimDamaged can sort by name.
+	to := fmt.Sprintf("%s/%020d+%s", damagedDir, o.now().UnixNano(), lastBytes(strings.ReplaceAll(path, "/", "+"), 200))
 	if err := f.rename(path, to); err != nil {
 		return err
 	}
@@ -27,19 +29,16 @@ func (f *folder) putAside(path string, size int64, o Options) error {
 	return f.trimDamaged(o.KeepDamaged)
 }
 
-func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+// lastBytes returns the last n bytes of s: the end of a path tells files apart better than its beginning.
+func lastBytes(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// trimDamaged removes the oldest damaged files, so that the others have at most so many bytes.
+// trimDamaged removes the oldest damaged files until the others have at most so many bytes.
 func (f *folder) trimDamaged(most int64) error {
-	d, err := f.root.Open(damagedDir)
+	names, err := f.names(damagedDir)
 	if err != nil {
 		return err
 	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	if err != nil {
-		return err
-	}
+	// The newest first: those are kept.
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(b, a) })
 	var sum int64
 	for _, n := range names {

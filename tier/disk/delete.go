@@ -12,7 +12,7 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// delete removes an object that nobody was promised.
+// delete removes an object. It fails with ErrInUse if the object is pinned.
 func (r *root) delete(ctx context.Context, k tier.Key) error {
 	p, err := r.pathOf(k)
 	if err != nil {
@@ -22,10 +22,10 @@ func (r *root) delete(ctx context.Context, k tier.Key) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		e, err := r.lookFor(ctx, p, k)
+		e, err := r.findKey(ctx, p, k)
 		switch {
 		case err == nil:
-		case errors.Is(err, tier.ErrPending): // nobody can see it yet
+		case errors.Is(err, tier.ErrPending): // its file has no name yet
 			return tier.ErrNotFound
 		default:
 			return err
@@ -33,25 +33,25 @@ func (r *root) delete(ctx context.Context, k tier.Key) error {
 		r.mu.Lock()
 		if r.x.entries[e.id] != e || e.state != present {
 			r.mu.Unlock()
-			continue
+			continue // another call removed or replaced the file since findKey
 		}
-		if r.x.promised(e.id, r.o.now()) {
+		if r.x.pinned(e.id, r.o.now()) {
 			r.mu.Unlock()
 			return tier.ErrInUse
 		}
-		r.x.claim(e)
+		r.x.startRemoval(e)
 		r.mu.Unlock()
 		err = r.folder.remove(p)
 		if err != nil && !isAbsent(err) {
-			r.locked(func(x *index) { x.unclaim(e) })
+			r.locked(func(x *index) { x.cancelRemoval(e) })
 			return err
 		}
 		failpoint.Hit("disk.deleted")
-		absent := err != nil
+		absent := err != nil // a person or another program has removed the file
 		r.removeFolders(p)
 		r.locked(func(x *index) {
-			r.remember(e)
-			x.drop(e, deleted)
+			r.noteRemoved(e)
+			x.endRemoval(e, deleted)
 		})
 		if absent {
 			return tier.ErrNotFound
@@ -60,25 +60,28 @@ func (r *root) delete(ctx context.Context, k tier.Key) error {
 	}
 }
 
-// removeFolders removes the folders around a file that is gone, as far as nothing else is in them. Nobody is
-// in their way: a Put whose folder goes makes it again. In a shared tree a stock writer may be about to write
-// there, and would fail: there the next searches remove what is empty for long.
+// removeFolders removes the folders around a file that was removed, as far as they are empty. A Put that is
+// about to rename a file into such a folder makes the folder again. A writer of another program would fail
+// instead, so in a shared tree the folders are only noted, and a later search removes those that stay empty
+// (removeEmptied).
 func (r *root) removeFolders(file string) {
 	for p := path.Dir(file); p != "."; p = path.Dir(p) {
 		r.mu.Lock()
-		used := r.x.places[p] != nil && r.x.places[p].stays > 0
+		// A folder that a Put has entered in the index is about to get its file: it is not tried.
+		used := r.x.subfolders[p] != nil && r.x.subfolders[p].kept > 0
 		if !used && r.o.Shared {
 			r.emptied[p] = struct{}{}
 		}
 		r.mu.Unlock()
-		if used || !r.o.Shared && r.folder.root.Remove(p) != nil { // something else is in it, such as a file that goes at the same time
+		// Remove fails if anything is in the folder, such as a file that another call is removing.
+		if used || !r.o.Shared && r.folder.root.Remove(p) != nil {
 			return
 		}
 	}
 }
 
-// removeEmpty removes a folder that a search found empty, and those around it that are then. One at the place
-// of an object is another program's, until something is stored there.
+// removeEmpty removes a folder that a search found empty, and the folders around it that are empty then. A
+// folder at the path of an object is foreign, and stays until an object is stored there.
 func (r *root) removeEmpty(p string) {
 	if r.o.ReadOnly || p == "lost+found" || r.layoutHas(p) {
 		return
@@ -87,9 +90,9 @@ func (r *root) removeEmpty(p string) {
 	}
 }
 
-// removeEmptied removes folders of a shared tree that this level has emptied, when nobody has written to them
-// for as long as a file is young. Others' empty folders stay. In a folder that was just emptied of another
-// one, something was changed: it goes with a later search.
+// removeEmptied removes folders of a shared tree in which this level has removed the last file, once they
+// have not changed for MinAge. Other empty folders may be new ones of another program, and stay. Removing a
+// folder changes the folder around it, which is therefore removed by a later search.
 func (r *root) removeEmptied() {
 	r.mu.Lock()
 	emptied := slices.SortedFunc(maps.Keys(r.emptied), func(a, b string) int { return len(b) - len(a) })
@@ -100,7 +103,7 @@ func (r *root) removeEmptied() {
 			continue
 		}
 		if err == nil && info.IsDir() {
-			_ = r.folder.root.Remove(p) // unless something is in it
+			_ = r.folder.root.Remove(p) // fails if something is in it
 		}
 		r.mu.Lock()
 		delete(r.emptied, p)
@@ -108,14 +111,14 @@ func (r *root) removeEmptied() {
 	}
 }
 
-// promise keeps an object until a time.
-func (r *root) promise(ctx context.Context, k tier.Key, until time.Time) (tier.Object, error) {
+// pin keeps an object until a time. Of two pins for one object the later time counts.
+func (r *root) pin(ctx context.Context, k tier.Key, until time.Time) (tier.Object, error) {
 	p, err := r.pathOf(k)
 	if err != nil {
 		return tier.Object{}, err
 	}
 	for {
-		o, e, err := r.describe(ctx, p, k)
+		o, e, err := r.readHead(ctx, p, k)
 		if err != nil {
 			return tier.Object{}, err
 		}
@@ -125,10 +128,10 @@ func (r *root) promise(ctx context.Context, k tier.Key, until time.Time) (tier.O
 			if err := ctx.Err(); err != nil {
 				return tier.Object{}, err
 			}
-			continue // it goes, or is gone
+			continue // it is being removed, or was removed, since readHead
 		}
-		if at := until.UnixNano(); until.After(r.o.now()) && at > r.x.promises[e.id] {
-			r.x.promises[e.id] = at
+		if at := until.UnixNano(); until.After(r.o.now()) && at > r.x.pins[e.id] {
+			r.x.pins[e.id] = at
 		}
 		r.mu.Unlock()
 		return o, nil

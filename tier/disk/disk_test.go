@@ -169,7 +169,8 @@ func flip(t testing.TB, path string, at int64) {
 func files(t testing.TB, dir string) (objects, temporary, aside []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) && p != dir { // an empty folder, which an open level takes away in the background
+		// an empty folder, which an open level takes away in the background
+		if errors.Is(err, fs.ErrNotExist) && p != dir {
 			return nil
 		}
 		if err != nil || d.IsDir() {
@@ -190,28 +191,29 @@ func files(t testing.TB, dir string) (objects, temporary, aside []string) {
 	return objects, temporary, aside
 }
 
-// check verifies the invariants of the index, and when nothing is going on and the index is complete, that it is
-// the folder.
+// check verifies the invariants of the index, and when nothing is going on and the index is complete, that it
+// is the folder.
 func check(t testing.TB, l *Level) {
 	t.Helper()
 	r := l.currentRoot()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.x
-	var used, reserved, going, objects int64
-	ends, emptying := 0, 0
+	var used, reserved, removingBytes, objects int64
+	removals, emptying := 0, 0
 	children := map[id]int32{}
 	tenants := map[string]tenant{}
-	uses, stays := map[string]int32{}, map[string]int32{}
+	uses, kept := map[string]int32{}, map[string]int32{}
 	quiet := true
 	for at, e := range x.entries {
 		require.Equal(t, at, e.id)
 		require.Equal(t, at, idOf(e.path()))
-		if e.folder != nil && (e.state != writing || x.places[e.folder.path] == e.folder) { // else it waits for its room
-			require.Same(t, x.places[e.folder.path], e.folder)
+		// else it waits for its room
+		if e.folder != nil && (e.state != writing || x.subfolders[e.folder.path] == e.folder) {
+			require.Same(t, x.subfolders[e.folder.path], e.folder)
 			uses[e.folder.path]++
-			if e.state != leaving {
-				stays[e.folder.path]++
+			if e.state != removing {
+				kept[e.folder.path]++
 			}
 		}
 		switch e.state {
@@ -224,29 +226,30 @@ func check(t testing.TB, l *Level) {
 		case writing:
 			quiet = false
 			reserved += e.bytes
-		case leaving:
+		case removing:
 			quiet = false
 			used += e.bytes
-			going += e.bytes
-			ends++
+			removingBytes += e.bytes
+			removals++
 		}
 		if e.state != writing && e.tenant != nil {
 			u := tenants[e.tenant.name]
 			tenants[e.tenant.name] = tenant{e.tenant.name, u.objects + 1, u.bytes + e.bytes}
 		}
-		require.Equal(t, e.state != writing && !e.hidden, e.value.Live(), "%s: the policy has what is there", e.path())
+		require.Equal(t, e.state != writing && !e.unindexed, e.value.Live(), "%s: the policy has what is there",
+			e.path())
 	}
 	require.Equal(t, used, x.used)
 	require.GreaterOrEqual(t, reserved, x.reserved, "some may be waiting for their room")
-	require.Equal(t, going, x.going)
-	require.Equal(t, ends, x.leaving)
+	require.Equal(t, removingBytes, x.removingBytes)
+	require.Equal(t, removals, x.removing)
 	require.Equal(t, objects, x.objects)
 	require.Equal(t, children, x.children)
 	require.Len(t, x.tenants, len(tenants))
 	for name, u := range tenants {
 		require.Equal(t, u, *x.tenants[name])
 	}
-	checkPlaces(t, x, uses, stays, &emptying)
+	checkSubfolders(t, x, uses, kept, &emptying)
 	require.Equal(t, emptying, x.emptying)
 	leaves := 0
 	for at, e := range x.entries {
@@ -267,38 +270,41 @@ func check(t testing.TB, l *Level) {
 	require.Empty(t, r.heads, "open files of which the head is read")
 }
 
-// checkPlaces verifies the folders of an index. uses and stays are those of its entries.
-func checkPlaces(t testing.TB, x *index, uses, stays map[string]int32, emptying *int) {
+// checkSubfolders verifies the folders of an index. uses and kept are those of its entries.
+func checkSubfolders(t testing.TB, x *index, uses, kept map[string]int32, emptying *int) {
 	t.Helper()
-	paths := slices.Collect(maps.Keys(x.places))
-	slices.SortFunc(paths, func(a, b string) int { return strings.Count(b, "/") - strings.Count(a, "/") }) // the deepest first
+	paths := slices.Collect(maps.Keys(x.subfolders))
+	slices.SortFunc(paths, func(a, b string) int {
+		return strings.Count(b, "/") - strings.Count(a, "/")
+	}) // the deepest first
 	for _, p := range paths {
-		known := x.places[p]
+		known := x.subfolders[p]
 		require.Equal(t, p, known.path)
 		require.Positive(t, known.uses, p)
 		require.Equal(t, uses[p], known.uses, p)
-		require.Equal(t, stays[p], known.stays, p)
-		if known.stays == 0 {
+		require.Equal(t, kept[p], known.kept, p)
+		if known.kept == 0 {
 			*emptying++
 		}
 		if known.in == nil {
 			require.NotContains(t, p, "/")
 			continue
 		}
-		require.Same(t, x.places[filepath.Dir(p)], known.in)
+		require.Same(t, x.subfolders[filepath.Dir(p)], known.in)
 		uses[known.in.path]++
-		if known.stays > 0 {
-			stays[known.in.path]++
+		if known.kept > 0 {
+			kept[known.in.path]++
 		}
 	}
-	require.Len(t, uses, len(x.places))
+	require.Len(t, uses, len(x.subfolders))
 }
 
 func TestPutAndGet(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
 	require.Equal(t, "disk", l.Name())
-	for _, size := range []int{0, 1, 4096, smallBytes, smallBytes + 1, blockBytes - 128, blockBytes, blockBytes + 1, 3<<20 + 7} {
+	for _, size := range []int{0, 1, 4096, smallBytes, smallBytes + 1, blockBytes - 128, blockBytes, blockBytes + 1,
+		3<<20 + 7} {
 		name := fmt.Sprint("object ", size)
 		o := objectOf(name, size)
 		o.Parent, o.Tenant, o.Cost, o.Note = "the parent", "a tenant", 5*time.Millisecond, []byte("a note")
@@ -350,7 +356,9 @@ func TestStreams(t *testing.T) {
 		stream, err := os.ReadFile(fileOf(t, dir, name))
 		require.NoError(t, err)
 		_ = b
-		o, err := Native{}.ParseHead("s-space/"+filepath.Base(filepath.Dir(fileOf(t, dir, name)))+"/"+filepath.Base(fileOf(t, dir, name)), bytes.NewReader(stream), int64(len(stream)))
+		file := fileOf(t, dir, name)
+		path := "s-space/" + filepath.Base(filepath.Dir(file)) + "/" + filepath.Base(file)
+		o, err := Native{}.ParseHead(path, bytes.NewReader(stream), int64(len(stream)))
 		require.NoError(t, err)
 		require.EqualValues(t, size, o.Object.Size)
 		require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("bytes")})[0])
@@ -373,7 +381,8 @@ func TestSync(t *testing.T) {
 		o             Options
 		file, folders int
 	}{
-		{Options{}, 0, 0}, {Options{Sync: SyncNever, Shared: true}, 0, 0}, {Options{Shared: true}, 1, 0}, {Options{Sync: SyncFile}, 1, 0},
+		{Options{}, 0, 0}, {Options{Sync: SyncNever, Shared: true}, 0, 0}, {Options{Shared: true}, 1, 0},
+		{Options{Sync: SyncFile}, 1, 0},
 		{Options{Sync: SyncFolder}, 1, 3},
 	} {
 		var file, folders atomic.Int64
@@ -483,7 +492,7 @@ func TestNewerFileWithNumberOfDamagedStays(t *testing.T) {
 		if now, err := os.Stat(filepath.Join(dir, path)); err == nil && os.SameFile(now, f.info) {
 			reused++
 		}
-		requireMiss(t, l.root.damage(path, f.info, corrupt))
+		requireMiss(t, l.root.missDamaged(path, f.info, corrupt))
 		mustGet(t, l, "x", 100)
 		require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("x")})[0])
 	}
@@ -545,7 +554,7 @@ func TestStatDoesNotWaitForWrites(t *testing.T) {
 		<-writing
 	}
 	require.NoError(t, stat(l, "there"))
-	require.NoError(t, l.Promise(t.Context(), []tier.Key{keyOf("there")}, time.Now().Add(time.Hour))[0].Err)
+	require.NoError(t, l.Pin(t.Context(), []tier.Key{keyOf("there")}, time.Now().Add(time.Hour))[0].Err)
 	close(goOn)
 	<-done
 }

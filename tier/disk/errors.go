@@ -11,14 +11,18 @@ import (
 )
 
 var (
-	// errForeign is a file that is none of ours, at a place where one could be.
-	errForeign = errors.New("the file is none of this layout")
-	// errTaken is an object that can't be stored at its place, whatever the level does.
-	errTaken    = fmt.Errorf("something that is none of this level's lies where the object's file has to be; remove it: %w", fs.ErrExist)
-	errVanished = fmt.Errorf("the folder of the root, or its lock file, is gone or was replaced: %w", tier.ErrUnavailable)
+	// errForeign is a file of another program at a path where the layout could have one. It is a miss, and
+	// stays.
+	errForeign = errors.New("the file is not of this layout")
+	// errBlocked is an object that can't be stored: something else is at its path, and the level must not
+	// remove it.
+	errBlocked = fmt.Errorf("a foreign file or folder is at the path of the object; remove it: %w", fs.ErrExist)
+	// errRootGone makes the level look for the folder again, see Level.reopen.
+	errRootGone = fmt.Errorf("the folder of the root, or its lock file, is gone or was replaced: %w",
+		tier.ErrUnavailable)
 )
 
-// explained maps errors of the system to those of package tier, and to what helps.
+// explained maps errors of the system to those of package tier, and to what a person can do.
 var explained = []struct {
 	when []error
 	is   error
@@ -26,23 +30,29 @@ var explained = []struct {
 }{
 	{[]error{syscall.ENOSPC}, tier.ErrFull, "the file system is full: free room there, or lower Options.Capacity"},
 	{[]error{syscall.EDQUOT}, tier.ErrFull, "the quota of this user is used up: raise it, or lower Options.Capacity"},
-	{[]error{syscall.EFBIG}, tier.ErrTooLarge, "the file system, or the limit RLIMIT_FSIZE, allows no file of that size"},
-	{[]error{syscall.EROFS}, tier.ErrUnavailable, "the file system is mounted read-only: mount it writable; after errors of the device look at the kernel's log"},
-	{[]error{syscall.EMFILE, syscall.ENFILE}, tier.ErrUnavailable, "no descriptors are left: raise the limit of open files, or lower Options.Workers"},
-	{[]error{fs.ErrPermission}, tier.ErrUnavailable, "this process may not do that: look at the owner and the mode of the folder"},
-	{[]error{syscall.EIO}, tier.ErrUnavailable, "the device has failed: look at the kernel's log"},
-	{[]error{syscall.ESTALE, syscall.ENODEV, syscall.ENXIO}, tier.ErrUnavailable, "the file system is gone: mount it again"},
+	{[]error{syscall.EFBIG}, tier.ErrTooLarge,
+		"the file system, or the limit RLIMIT_FSIZE, allows no file of that size"},
+	{[]error{syscall.EROFS}, tier.ErrUnavailable,
+		"the file system is mounted read-only: mount it writable; errors of the device are in the kernel's log"},
+	{[]error{syscall.EMFILE, syscall.ENFILE}, tier.ErrUnavailable,
+		"no descriptors are left: raise the limit of open files, or lower Options.Workers"},
+	{[]error{fs.ErrPermission}, tier.ErrUnavailable,
+		"this process lacks the permission: correct the owner or the mode of the folder"},
+	{[]error{syscall.EIO}, tier.ErrUnavailable, "the device has failed: see the kernel's log, and replace it"},
+	{[]error{syscall.ESTALE, syscall.ENODEV, syscall.ENXIO}, tier.ErrUnavailable,
+		"the file system is gone: mount it again"},
 }
 
-// explain names the folder and what was done, and makes an error of the system one of package tier: what is
-// not known otherwise is ErrUnavailable.
+// explain adds the folder and what was done, and makes an error of the system one of package tier. An error
+// that it does not know becomes ErrUnavailable.
 func (r *root) explain(doing string, err error) error {
 	if r.replaced.Load() && errors.Is(err, fs.ErrClosed) {
-		err = fmt.Errorf("%w, and the level has opened it anew: ask again", errVanished)
+		err = fmt.Errorf("%w, and the level has opened it anew: ask again", errRootGone)
 	}
 	return explain(r.folder.path, doing, err)
 }
 
+// explain is root.explain for a folder that has no root yet.
 func explain(where, doing string, err error) error {
 	if err == nil {
 		return nil
@@ -56,7 +66,7 @@ func explain(where, doing string, err error) error {
 	}
 	for _, known := range []error{
 		tier.ErrFull, tier.ErrTooLarge, tier.ErrUnavailable, tier.ErrNotFound, tier.ErrPending, tier.ErrCorrupt,
-		context.Canceled, context.DeadlineExceeded, fs.ErrInvalid, fs.ErrClosed, tier.ErrInUse, errTaken,
+		context.Canceled, context.DeadlineExceeded, fs.ErrInvalid, fs.ErrClosed, tier.ErrInUse, errBlocked,
 	} {
 		if errors.Is(err, known) {
 			return fmt.Errorf("disk: %s: %s: %w", where, doing, err)
@@ -65,7 +75,14 @@ func explain(where, doing string, err error) error {
 	return fmt.Errorf("disk: %s: %s: %w: %w", where, doing, tier.ErrUnavailable, err)
 }
 
-// isAbsent reports that there is no file of an object at a path.
+// explainsItself reports errors of Open that already name the folder and what to do.
+func explainsItself(err error) bool {
+	return errors.Is(err, fs.ErrExist) || errors.Is(err, errors.ErrUnsupported)
+}
+
+// isAbsent reports that there is no file of an object at a path: there is nothing, or something foreign, also
+// in place of one of the folders of the path.
 func isAbsent(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errForeign) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errForeign) ||
+		errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR)
 }

@@ -1,16 +1,19 @@
 package disk
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/tiertest"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -35,7 +38,8 @@ func TestCapacityInBlocks(t *testing.T) {
 		mustPut(t, l, fmt.Sprint(i), 1)
 		require.LessOrEqual(t, onDisk(t, dir), int64(10*4096))
 	}
-	require.Equal(t, tier.Usage{Objects: 10, Bytes: 10 * 4096, Capacity: 10 * 4096, Evicted: 15, Tenants: map[string]int64{}}, l.Usage())
+	require.Equal(t, tier.Usage{Objects: 10, Bytes: 10 * 4096, Capacity: 10 * 4096, Evicted: 15,
+		Tenants: map[string]int64{}}, l.Usage())
 	require.ErrorIs(t, put(l, objectOf("large", 10*4096-63), make([]byte, 10*4096-63)), tier.ErrTooLarge)
 	mustPut(t, l, "all", 10*4096-64)
 	require.EqualValues(t, 1, l.Usage().Objects)
@@ -103,7 +107,7 @@ func TestAncestorsBeforeTheIndex(t *testing.T) {
 	block, unblock := gate()
 	defer unblock()
 	f := func(op operation, p string) error {
-		if op == opList {
+		if op == opReadDir {
 			<-block // the search stands still
 		}
 		return nil
@@ -140,7 +144,7 @@ func TestUnknownChildrenBeforeTheIndex(t *testing.T) {
 	block, unblock := gate()
 	defer unblock()
 	l = open(t, dir, Options{Layout: noFolders{}, Capacity: 9 * 4096, fail: func(op operation, _ string) error {
-		if op == opList {
+		if op == opReadDir {
 			<-block
 		}
 		return nil
@@ -162,8 +166,8 @@ func TestUnknownChildrenBeforeTheIndex(t *testing.T) {
 	unblock()
 }
 
-// What was promised stays until then: it does not go for room, nor by Delete.
-func TestPromise(t *testing.T) {
+// What was pinned stays until then: it does not go for room, nor by Delete.
+func TestPin(t *testing.T) {
 	now := time.Now()
 	dir := t.TempDir()
 	l := ready(t, dir, Options{Layout: noFolders{}, Capacity: 4 * 4096, now: func() time.Time { return now }})
@@ -172,13 +176,13 @@ func TestPromise(t *testing.T) {
 		mustPut(t, l, fmt.Sprint(i), 100)
 	}
 	keys := []tier.Key{keyOf("0"), keyOf("absent"), keyOf("1")}
-	found := l.Promise(ctx, keys, now.Add(time.Hour))
+	found := l.Pin(ctx, keys, now.Add(time.Hour))
 	require.NoError(t, found[0].Err)
 	require.Equal(t, "0", found[0].Object.Name)
 	requireMiss(t, found[1].Err)
 	require.NoError(t, found[2].Err)
-	l.Promise(ctx, keys[:1], now.Add(time.Minute)) // the later counts
-	l.Promise(ctx, keys[2:], now.Add(2*time.Hour))
+	l.Pin(ctx, keys[:1], now.Add(time.Minute)) // the later counts
+	l.Pin(ctx, keys[2:], now.Add(2*time.Hour))
 	require.EqualValues(t, 2*4096, l.Usage().Held)
 	for i := range 20 {
 		mustPut(t, l, fmt.Sprint("new ", i), 100)
@@ -202,8 +206,8 @@ func TestPromise(t *testing.T) {
 	require.NoError(t, l.Delete(ctx, keys[2:])[0])
 }
 
-// Nobody is promised what goes at the same time.
-func TestPromisesRaceWithEviction(t *testing.T) {
+// Nobody is pinned what goes at the same time.
+func TestPinsRaceWithEviction(t *testing.T) {
 	l := ready(t, t.TempDir(), Options{Layout: noFolders{}, Capacity: 8 * 4096})
 	done := make(chan struct{})
 	go func() {
@@ -212,7 +216,7 @@ func TestPromisesRaceWithEviction(t *testing.T) {
 			_ = put(l, objectOf(fmt.Sprint(i), 10), content(fmt.Sprint(i), 10))
 		}
 	}()
-	promises := 0
+	pins := 0
 	for running := true; running; {
 		select {
 		case <-done:
@@ -220,12 +224,12 @@ func TestPromisesRaceWithEviction(t *testing.T) {
 		default:
 		}
 		name := fmt.Sprint(rand.IntN(400))
-		if f := l.Promise(context.Background(), []tier.Key{keyOf(name)}, time.Now().Add(time.Hour)); f[0].Err == nil {
+		if f := l.Pin(context.Background(), []tier.Key{keyOf(name)}, time.Now().Add(time.Hour)); f[0].Err == nil {
 			mustGet(t, l, name, 10)
-			promises++
+			pins++
 			mustGet(t, l, name, 10)
 		}
-		if promises == 5 {
+		if pins == 5 {
 			break
 		}
 	}
@@ -235,7 +239,10 @@ func TestPromisesRaceWithEviction(t *testing.T) {
 // Young files stay, whatever needs their room; a look makes a file young again.
 func TestMinAge(t *testing.T) {
 	now := time.Now()
-	l := ready(t, t.TempDir(), Options{Layout: noFolders{}, Capacity: 4 * 4096, MinAge: time.Hour, now: func() time.Time { return now }})
+	l := ready(t, t.TempDir(), Options{Layout: noFolders{}, Capacity: 4 * 4096, MinAge: time.Hour,
+		now: func() time.Time {
+			return now
+		}})
 	for i := range 4 {
 		mustPut(t, l, fmt.Sprint(i), 100)
 	}
@@ -278,7 +285,7 @@ func TestRemovedFilesAreForgotten(t *testing.T) {
 	x := l.currentRoot().x
 	require.Empty(t, x.removed)
 	require.Empty(t, x.holds)
-	require.Empty(t, x.promises)
+	require.Empty(t, x.pins)
 	require.Empty(t, x.children)
 	require.Len(t, x.entries, int(l.Usage().Objects))
 }
@@ -292,15 +299,90 @@ func TestSampleIsGood(t *testing.T) {
 		e := entryOf(fmt.Sprint(i))
 		e.bytes = int64(n - rank) // what is large costs little per byte
 		ranks[e.id] = rank
-		x.enter(e)
-		x.add(e)
+		x.insert(e)
+		x.makePresent(e)
 	}
 	sum := 0
 	for range 200 {
 		e := x.victim(time.Now(), 0)
 		sum += ranks[e.id]
-		x.claim(e)
-		x.drop(e, forRoom)
+		x.startRemoval(e)
+		x.endRemoval(e, evicted)
 	}
 	require.Less(t, sum/200, n/10, "the mean rank of those that go, of %d", n)
+}
+
+// TestFullFileSystemGoesOnWithAStream: a store writes everything by streams, of which no byte comes twice. When the
+// file system was full, they were refused, and nothing was evicted.
+func TestFullFileSystemGoesOnWithAStream(t *testing.T) {
+	for _, op := range []operation{opCreate, opWrite, opRename} {
+		for nth := int64(1); nth <= 4; nth++ { // three blocks and the head
+			if nth > 1 && op != opWrite {
+				continue
+			}
+			t.Run(fmt.Sprint(op, " ", nth), func(t *testing.T) {
+				dir := t.TempDir()
+				f := &failer{once: true}
+				l := ready(t, dir, Options{fail: f.fail})
+				size := 2*blockBytes + 1000
+				mustPut(t, l, "old", size)
+				stream := func(name string) error {
+					puts := []tier.Put{{Object: objectOf(name, size), From: bytes.NewReader(content(name, size))}}
+					l.Put(t.Context(), puts)
+					return puts[0].Err
+				}
+				f.arm(op, syscall.ENOSPC, nth)
+				require.NoError(t, stream("new"))
+				f.disarm()
+				mustGet(t, l, "new", size)
+				requireMiss(t, stat(l, "old"))
+				require.EqualValues(t, 1, l.Usage().Evicted)
+
+				f.once = false // it stays full: nothing is half there, and the next try has its own room
+				f.arm(op, syscall.ENOSPC, nth)
+				require.ErrorIs(t, stream("newer"), tier.ErrFull)
+				f.disarm()
+				requireMiss(t, stat(l, "newer"))
+				_, temporary, _ := files(t, dir)
+				require.Empty(t, temporary)
+				require.NoError(t, stream("newer"))
+				mustGet(t, l, "newer", size)
+			})
+		}
+	}
+}
+
+// TestWriteBackOverAFullFileSystem: what a store writes in the background and through is there, in place of older
+// objects.
+func TestWriteBackOverAFullFileSystem(t *testing.T) {
+	for _, policy := range []tier.Write{tier.Back, tier.Through} {
+		dir := t.TempDir()
+		var l *Level
+		fail := func(op operation, _ string) error { // room for ten objects
+			if op == opCreate && l != nil && l.Usage().Objects >= 10 {
+				return syscall.ENOSPC
+			}
+			return nil
+		}
+		l = ready(t, dir, Options{Layout: noFolders{}, fail: fail})
+		s, err := tier.Open(t.Context(), tier.Options{
+			Memory: tiertest.NewMap(tiertest.MapOptions{Name: "memory"}),
+			Lower:  []tier.Lower{{Level: l, Write: policy}},
+		})
+		require.NoError(t, err)
+		defer s.Close()
+		for i := range 30 {
+			o := objectOf(fmt.Sprint(i), 1000)
+			puts := []tier.Put{{Object: o, Bytes: content(o.Name, 1000)}}
+			if i%2 == 1 {
+				puts[0] = tier.Put{Object: o, From: bytes.NewReader(content(o.Name, 1000))}
+			}
+			s.Put(t.Context(), puts)
+			require.NoError(t, puts[0].Err)
+			_, err := s.Drain(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, stat(l, o.Name), "object %d", i)
+		}
+		require.EqualValues(t, 20, l.Usage().Evicted)
+	}
 }

@@ -48,8 +48,8 @@ func (f *failer) arm(op operation, err error, nth int64) {
 
 func (f *failer) disarm() { f.nth.Store(0) }
 
-// TestErrorsOfTheSystem: every error at every operation is one of package tier with a hint, nothing is half there
-// afterwards, and the level works again when the error is over.
+// TestErrorsOfTheSystem: every error at every operation is one of package tier with a hint, nothing is half
+// there afterwards, and the level works again when the error is over.
 func TestErrorsOfTheSystem(t *testing.T) {
 	hints := map[error]struct {
 		is   error
@@ -60,7 +60,7 @@ func TestErrorsOfTheSystem(t *testing.T) {
 		syscall.EFBIG:  {tier.ErrTooLarge, "RLIMIT_FSIZE"},
 		syscall.EROFS:  {tier.ErrUnavailable, "mounted read-only"},
 		syscall.EIO:    {tier.ErrUnavailable, "the device has failed"},
-		syscall.EACCES: {tier.ErrUnavailable, "may not do that"},
+		syscall.EACCES: {tier.ErrUnavailable, "lacks the permission"},
 		syscall.EMFILE: {tier.ErrUnavailable, "raise the limit of open files"},
 		syscall.ESTALE: {tier.ErrUnavailable, "mount it again"},
 		syscall.EPROTO: {tier.ErrUnavailable, "protocol error"}, // nobody thought of it
@@ -73,7 +73,7 @@ func TestErrorsOfTheSystem(t *testing.T) {
 			small, large := content("small", 100), content("large", 3*blockBytes)
 			mustPut(t, l, "there", 1000)
 			if hint.is == tier.ErrFull { // else it goes, to make room
-				l.Promise(t.Context(), []tier.Key{keyOf("there")}, time.Now().Add(time.Hour))
+				l.Pin(t.Context(), []tier.Key{keyOf("there")}, time.Now().Add(time.Hour))
 			}
 			before := l.Usage()
 			is := func(err error) {
@@ -83,9 +83,9 @@ func TestErrorsOfTheSystem(t *testing.T) {
 				require.ErrorContains(t, err, hint.text)
 				require.ErrorContains(t, err, dir)
 			}
-			for _, op := range []operation{opCreate, opWrite, opSync, opRename, opLook} {
+			for _, op := range []operation{opCreate, opWrite, opSync, opRename, opLstat} {
 				for nth := int64(1); nth <= 3; nth++ {
-					if nth > 1 && op != opWrite && op != opLook && op != opSync {
+					if nth > 1 && op != opWrite && op != opLstat && op != opSync {
 						continue
 					}
 					f.arm(op, errno, nth)
@@ -94,7 +94,7 @@ func TestErrorsOfTheSystem(t *testing.T) {
 						f.arm(op, errno, nth)
 					}
 					puts := []tier.Put{{Object: objectOf("large", len(large)), From: bytes.NewReader(large)}}
-					if l.Put(context.Background(), puts); nth < 3 || op != opLook {
+					if l.Put(context.Background(), puts); nth < 3 || op != opLstat {
 						is(puts[0].Err)
 					}
 					f.disarm()
@@ -132,7 +132,7 @@ func TestErrorsOfTheSystem(t *testing.T) {
 
 // A search that fails leaves a root in which every object is found, and is done again.
 func TestSearchFails(t *testing.T) {
-	for _, op := range []operation{opList, opOpen, opRead, opLook} {
+	for _, op := range []operation{opReadDir, opOpen, opRead, opLstat} {
 		t.Run(string(op), func(t *testing.T) {
 			dir := t.TempDir()
 			l := ready(t, dir, Options{})
@@ -205,7 +205,12 @@ func TestFullFileSystem(t *testing.T) {
 	stored := map[string]int{}
 	for i := range 60 { // without a capacity: what is there goes when the file system is full
 		name := fmt.Sprint(i)
-		mustPut(t, l, name, 50_000)
+		puts := []tier.Put{{Object: objectOf(name, 50_000), Bytes: content(name, 50_000)}}
+		if i%2 == 1 {
+			puts[0].From, puts[0].Bytes = bytes.NewReader(puts[0].Bytes), nil
+		}
+		l.Put(t.Context(), puts)
+		require.NoError(t, puts[0].Err)
 		stored[name] = 50_000
 	}
 	u := l.Usage()
@@ -302,7 +307,8 @@ func TestDescriptorsAreBounded(t *testing.T) {
 	l := ready(t, t.TempDir(), Options{Workers: 3})
 	var puts []tier.Put
 	for i := range 100 {
-		puts = append(puts, tier.Put{Object: objectOf(fmt.Sprint(i), 2*blockBytes), Bytes: content(fmt.Sprint(i), 2*blockBytes)})
+		puts = append(puts, tier.Put{Object: objectOf(fmt.Sprint(i), 2*blockBytes),
+			Bytes: content(fmt.Sprint(i), 2*blockBytes)})
 	}
 	l.Put(t.Context(), puts)
 	gets := make([]tier.Get, len(puts))
@@ -363,7 +369,8 @@ func TestFoldersThatGo(t *testing.T) {
 	require.Len(t, names, left)
 }
 
-// A file of others that is next to nothing but holes is foreign: nobody takes memory for it. A small one is read.
+// A file of others that is next to nothing but holes is foreign: nobody takes memory for it. A small one is
+// read.
 func TestFileOfHolesIsAStranger(t *testing.T) {
 	dir := t.TempDir()
 	for name, size := range map[string]int64{"huge": 1 << 40, "small": 1 << 20} {

@@ -16,18 +16,18 @@ import (
 type operation string
 
 const (
-	opOpen   operation = "open"
-	opRead   operation = "read"
-	opCreate operation = "create"
-	opWrite  operation = "write"
-	opSync   operation = "sync"
-	opRename operation = "rename"
-	opRemove operation = "remove"
-	opLook   operation = "look"
-	opList   operation = "list"
+	opOpen    operation = "open"
+	opRead    operation = "read"
+	opCreate  operation = "create"
+	opWrite   operation = "write"
+	opSync    operation = "sync"
+	opRename  operation = "rename"
+	opRemove  operation = "remove"
+	opLstat   operation = "lstat"
+	opReadDir operation = "readdir"
 )
 
-// The files of a root that are no objects.
+// The files of a root that are not objects.
 const (
 	ownDir     = ".ringcache"
 	lockPath   = ownDir + "/lock"
@@ -35,20 +35,21 @@ const (
 	damagedDir = ownDir + "/damaged"
 )
 
-// folder does what is done with files of a root. Paths are relative to it, with slashes. No path leads out of
-// the folder, and only regular files are opened, never through a link.
+// folder has every operation on files of a root. Paths are relative to the root, with slashes. No path leads
+// out of the root, and only regular files are opened, never through a link: another user of a shared tree
+// could place one.
 type folder struct {
 	path string
 	root *os.Root
-	dir  *os.File // the same, for calls that os.Root does not have
-	lock *os.File // nil if it is only read
-	self fs.FileInfo
+	dir  *os.File    // the same folder, for system calls that os.Root does not have
+	lock *os.File    // nil if the root is only read
+	self fs.FileInfo // of the lock file, or of the folder if it is only read; see checkThere
 	fail func(op operation, p string) error
-	temp atomic.Uint64
+	temp atomic.Uint64 // number of temporary files so far
 }
 
-// failing returns the error that a test wants, or nil.
-func (f *folder) failing(op operation, p string) error {
+// injected returns the error that a test wants for an operation, or nil.
+func (f *folder) injected(op operation, p string) error {
 	if f.fail == nil {
 		return nil
 	}
@@ -60,7 +61,7 @@ func (f *folder) failing(op operation, p string) error {
 
 // open opens a regular file for reading. Anything else is errForeign.
 func (f *folder) open(p string) (*os.File, fs.FileInfo, error) {
-	if err := f.failing(opOpen, p); err != nil {
+	if err := f.injected(opOpen, p); err != nil {
 		return nil, nil, err
 	}
 	file, err := f.openNoLinks(p)
@@ -69,7 +70,7 @@ func (f *folder) open(p string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: %s is no regular file", errForeign, p)
+		err = fmt.Errorf("%w: %s is not a regular file", errForeign, p)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, file.Close())
@@ -77,7 +78,8 @@ func (f *folder) open(p string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// openByRoot is openNoLinks for systems without a call for it.
+// openByRoot is openNoLinks for systems without openat2. Another process could put a link in place between
+// Lstat and open; os.Root still keeps the path inside the root.
 func (f *folder) openByRoot(p string) (*os.File, error) {
 	for at := p; at != "."; at = path.Dir(at) {
 		info, err := f.root.Lstat(at)
@@ -85,29 +87,29 @@ func (f *folder) openByRoot(p string) (*os.File, error) {
 			return nil, err
 		}
 		if at == p && !info.Mode().IsRegular() || at != p && !info.IsDir() {
-			return nil, fmt.Errorf("%w: %s is no regular file, or a part of its path no folder", errForeign, p)
+			return nil, fmt.Errorf("%w: %s is not a regular file, or a part of its path is not a folder", errForeign, p)
 		}
 	}
-	// Without waiting, if it has become a pipe in between.
+	// O_NONBLOCK: the path may have become a pipe, whose open would wait for a writer.
 	return f.root.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// readAt fills b. A file that ends before is an io.ErrUnexpectedEOF.
+// readAt fills b. It fails with io.ErrUnexpectedEOF if the file ends before.
 func (f *folder) readAt(file *os.File, p string, b []byte, at int64) error {
-	if err := f.failing(opRead, p); err != nil {
+	if err := f.injected(opRead, p); err != nil {
 		return err
 	}
 	n, err := file.ReadAt(b, at)
 	switch {
 	case n == len(b):
-		return nil
+		return nil // an error that came with all bytes does not matter
 	case err == io.EOF: //nolint:errorlint // an os.File returns it as it is
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// reader is what layouts read heads with.
+// reader is the file that layouts read heads from, with injected errors.
 type reader struct {
 	f    *folder
 	file *os.File
@@ -115,16 +117,16 @@ type reader struct {
 }
 
 func (r reader) ReadAt(b []byte, at int64) (int, error) {
-	if err := r.f.failing(opRead, r.path); err != nil {
+	if err := r.f.injected(opRead, r.path); err != nil {
 		return 0, err
 	}
 	return r.file.ReadAt(b, at)
 }
 
-// create makes a temporary file.
+// create makes a temporary file. O_EXCL: sweep has removed those of dead processes, so the name is free.
 func (f *folder) create() (*os.File, string, error) {
 	p := tempDir + "/" + strconv.FormatUint(f.temp.Add(1), 16)
-	if err := f.failing(opCreate, p); err != nil {
+	if err := f.injected(opCreate, p); err != nil {
 		return nil, "", err
 	}
 	file, err := f.root.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NONBLOCK, 0o600)
@@ -133,29 +135,32 @@ func (f *folder) create() (*os.File, string, error) {
 
 // write writes all of b at an offset.
 func (f *folder) write(file *os.File, p string, b []byte, at int64) error {
-	if err := f.failing(opWrite, p); err != nil {
+	if err := f.injected(opWrite, p); err != nil {
 		return err
 	}
 	_, err := file.WriteAt(b, at)
 	return err
 }
 
+// sync writes the content of a file or folder to the medium.
 func (f *folder) sync(file *os.File, p string) error {
-	if err := f.failing(opSync, p); err != nil {
+	if err := f.injected(opSync, p); err != nil {
 		return err
 	}
 	return file.Sync()
 }
 
-// rename gives a file its place, and makes the folders on the way there. An empty folder in its place goes.
-// It is errTaken if something else lies there, or in the way: what is stored through a link is not found
-// again.
+// rename moves a file to its path, and makes the folders of the path. It makes them only after a first rename
+// failed, since most folders exist. An empty folder at the path is removed. It fails with errBlocked if
+// something else is there, or a part of the path is not a folder: a file that was stored through a link would
+// not be found again.
 func (f *folder) rename(from, to string) error {
-	if err := f.failing(opRename, to); err != nil {
+	if err := f.injected(opRename, to); err != nil {
 		return err
 	}
 	parent := path.Dir(to)
 	for try := 1; ; try++ {
+		// A link in the path is refused here: os.Root.Rename would follow one that stays inside the root.
 		err := f.isFolder(parent)
 		if err == nil {
 			err = f.root.Rename(from, to)
@@ -164,22 +169,24 @@ func (f *folder) rename(from, to string) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, errForeign), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
-			return fmt.Errorf("%w: on the way to %s is something that is no folder", errTaken, to)
+			return fmt.Errorf("%w: a part of the path %s is not a folder", errBlocked, to)
 		case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EEXIST), errors.Is(err, syscall.ENOTEMPTY):
-			if f.root.Remove(to) != nil || try == 10 { // only an empty one goes
-				return fmt.Errorf("%w: %s is a folder with something in it", errTaken, to)
+			if f.root.Remove(to) != nil || try == 10 { // Remove takes only an empty folder
+				return fmt.Errorf("%w: %s is a folder with something in it", errBlocked, to)
 			}
 		case !errors.Is(err, fs.ErrNotExist) || try == 10:
 			return err
-		case parent != ".": // others may remove it again, when it is empty
-			if err := f.root.MkdirAll(parent, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		case parent != ".":
+			// removeFolders may remove the folder again before the next rename, so there are 10 tries.
+			err := f.root.MkdirAll(parent, 0o700)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 				return err
 			}
 		}
 	}
 }
 
-// lstatFolder is isFolder for systems without a call for it.
+// lstatFolder is isFolder for systems without openat2.
 func (f *folder) lstatFolder(p string) error {
 	for at := p; at != "."; at = path.Dir(at) {
 		info, err := f.root.Lstat(at)
@@ -187,13 +194,13 @@ func (f *folder) lstatFolder(p string) error {
 			return err
 		}
 		if !info.IsDir() {
-			return fmt.Errorf("%w: %s is no folder", errForeign, at)
+			return fmt.Errorf("%w: %s is not a folder", errForeign, at)
 		}
 	}
 	return nil
 }
 
-// syncFolder writes the names of a folder, and those of the folders around it, to the medium.
+// syncFolder syncs all folders of a path, from the innermost to the root: any of them may be new.
 func (f *folder) syncFolder(p string) error {
 	for {
 		p = path.Dir(p)
@@ -207,39 +214,52 @@ func (f *folder) syncFolder(p string) error {
 	}
 }
 
+// remove removes a file or an empty folder.
 func (f *folder) remove(p string) error {
-	if err := f.failing(opRemove, p); err != nil {
+	if err := f.injected(opRemove, p); err != nil {
 		return err
 	}
 	return f.root.Remove(p)
 }
 
+// lstat describes what is at a path, without following a link.
 func (f *folder) lstat(p string) (fs.FileInfo, error) {
-	if err := f.failing(opLook, p); err != nil {
+	if err := f.injected(opLstat, p); err != nil {
 		return nil, err
 	}
 	return f.root.Lstat(p)
 }
 
-// alive reports, as an ErrUnavailable, that the root is not there any more, or is another one's.
-func (f *folder) alive() error {
+// names returns all names in a folder.
+func (f *folder) names(p string) ([]string, error) {
+	d, err := f.root.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+// checkThere fails with errRootGone if the lock file, or the folder that is only read, is not the one that
+// was opened: an answer from the open descriptors would be about files that no path leads to any more.
+func (f *folder) checkThere() error {
 	var info fs.FileInfo
 	var err error
 	if f.lock != nil {
 		info, err = f.lstat(lockPath)
-	} else if err = f.failing(opLook, "."); err == nil {
+	} else if err = f.injected(opLstat, "."); err == nil {
 		info, err = os.Stat(f.path)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, f.self):
-		return fmt.Errorf("%w: make the folder again, or reopen the level", errVanished)
+		return fmt.Errorf("%w: make the folder again, or reopen the level", errRootGone)
 	case err != nil:
 		return err
 	}
 	return nil
 }
 
-// close gives the lock up.
+// close closes the folder and ends the lock. The lock is last.
 func (f *folder) close() error {
 	errs := []error{f.dir.Close(), f.root.Close()}
 	if f.lock != nil {

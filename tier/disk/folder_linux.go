@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNoLinks opens a file for reading by one call, in which the kernel refuses links anywhere in the path, and
-// does not wait for a pipe.
+// openNoLinks opens a file for reading. In this one system call the kernel refuses links anywhere in the
+// path, and does not wait for a pipe.
 func (f *folder) openNoLinks(p string) (*os.File, error) {
 	fd, err := f.openat2(p, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	switch {
@@ -24,7 +24,7 @@ func (f *folder) openNoLinks(p string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), p), nil
 }
 
-// isFolder reports what is wrong with a folder: errForeign for a link, or below one.
+// isFolder returns nil if a path is a folder, and errForeign if it is a link or below one.
 func (f *folder) isFolder(p string) error {
 	fd, err := f.openat2(p, unix.O_PATH|unix.O_DIRECTORY)
 	switch {
@@ -36,6 +36,7 @@ func (f *folder) isFolder(p string) error {
 	return unix.Close(fd)
 }
 
+// openat2 opens a path below the root without following links. It returns errForeign for a link.
 func (f *folder) openat2(p string, flags uint64) (fd int, err error) {
 	conn, err := f.dir.SyscallConn()
 	if err != nil {
@@ -48,7 +49,7 @@ func (f *folder) openat2(p string, flags uint64) (fd int, err error) {
 	fd = -1
 	var failed error
 	err = conn.Control(func(dir uintptr) {
-		for range 100 { // EAGAIN: a rename in the path at the same time
+		for range 100 { // EAGAIN: another process renames a part of the path at the same time
 			fd, failed = unix.Openat2(int(dir), p, &how)
 			if !errors.Is(failed, unix.EINTR) && !errors.Is(failed, unix.EAGAIN) {
 				break
@@ -59,26 +60,27 @@ func (f *folder) openat2(p string, flags uint64) (fd int, err error) {
 	case err != nil: // the folder is closed
 		return -1, fmt.Errorf("%w: %w", fs.ErrClosed, err)
 	case errors.Is(failed, unix.ELOOP), errors.Is(failed, unix.ENXIO):
-		return -1, fmt.Errorf("%w: %s is a link, below one, or no regular file", errForeign, p)
+		return -1, fmt.Errorf("%w: %s is a link, below a link, or not a regular file", errForeign, p)
 	case failed != nil:
 		return -1, &fs.PathError{Op: "openat2", Path: p, Err: failed}
 	}
 	return fd, nil
 }
 
-// ownedByOther reports whether a folder belongs to another user, for whom this process can't speak.
+// ownedByOther reports whether a folder belongs to another user, and this process is not root.
 func ownedByOther(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && os.Geteuid() != 0 && int(s.Uid) != os.Geteuid()
 }
 
-// hollow reports a large file that has hardly any blocks. None at all means that the file system does not tell.
-func hollow(info fs.FileInfo) bool {
+// sparse reports a large file with hardly any blocks on the medium. A file system that reports no blocks at
+// all does not count them.
+func sparse(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
-	return ok && info.Size() >= leastHollow && s.Blocks > 0 && s.Blocks*512 < info.Size()/hollowShare
+	return ok && info.Size() >= minSparse && s.Blocks > 0 && s.Blocks*512 < info.Size()/sparseShare
 }
 
-// blockSize is what the file system rounds files up to.
+// blockSize returns the block to which the file system rounds up files.
 func blockSize(dir *os.File) int64 {
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &s); err != nil || s.Bsize < 512 || s.Bsize > 1<<20 {
@@ -87,7 +89,7 @@ func blockSize(dir *os.File) int64 {
 	return int64(s.Bsize)
 }
 
-// fileSystemSize is that of the file system of a folder, in bytes; 0 is unknown.
+// fileSystemSize returns the size of the file system of a folder, in bytes; 0 is unknown.
 func fileSystemSize(dir *os.File) int64 {
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &s); err != nil || s.Bsize <= 0 || s.Blocks > math.MaxInt64/uint64(s.Bsize) {

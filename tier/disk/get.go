@@ -13,62 +13,68 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// blockBytes are read or written, and summed, at a time: they stay in the processor's cache in between.
+// blockBytes is how much is read or written, and summed, at a time. A block stays in the processor's cache
+// for the checksum.
 const blockBytes = 256 << 10
 
-// blocks are the memory for objects that are streamed: at most one block for each open file.
+// blocks lends memory for objects that are streamed. Options.Workers bounds the blocks in use: one for each
+// open file.
 var blocks = sync.Pool{New: func() any { return new([blockBytes]byte) }}
 
 // errChanged is a file without a checksum that was written while it was read.
 var errChanged = errors.New("the file was changed while it was read")
 
+// get reads one object: it finds the entry, opens the file, and compares the key before it reads the bytes.
 func (r *root) get(ctx context.Context, g *tier.Get) error {
 	path, err := r.pathOf(g.Key)
 	if err != nil {
 		return err
 	}
-	e, tick, err := r.find(path)
+	// A complete index answers a miss without a system call.
+	e, tick, err := r.findEntry(path)
 	if err != nil {
 		return err
 	}
-	if err := r.slots.take(ctx); err != nil {
+	if err := r.slots.acquire(ctx); err != nil {
 		return err
 	}
-	defer r.slots.free()
+	defer r.slots.release()
 	f, e, err := r.openFound(path, e, tick)
 	if err != nil {
 		return err
 	}
+	// From here on an eviction or a Put of the same key does no harm: the open file stays what it is.
 	defer f.file.Close()
 	if f.head.Object.Key != g.Key {
-		return r.anothers(path)
+		return r.wrongKey(path)
 	}
 	b, err := r.read(ctx, path, f, g)
 	switch {
 	case errors.Is(err, tier.ErrCorrupt):
-		f.lookAgain()
-		return r.damage(path, f.info, err)
+		f.refreshInfo()
+		return r.missDamaged(path, f.info, err)
 	case errors.Is(err, errChanged):
 		return errors.Join(tier.ErrNotFound, err)
 	case err != nil:
 		return err
 	}
 	g.Object, g.Bytes = f.head.Object, b
-	r.used(e)
+	r.countUse(e)
 	return nil
 }
 
-// used counts a use of an object, unless it is gone by now.
-func (r *root) used(e *entry) {
+// countUse counts a use of an object for eviction, if its entry is still present.
+func (r *root) countUse(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e != nil && r.x.entries[e.id] == e && e.state == present {
 		r.x.policy.Hit(&e.value)
-		e.looked = r.o.now().UnixNano()
+		e.lastAsked = r.o.now().UnixNano()
 	}
 }
 
-// read reads the bytes of an object to where the caller wants them, and verifies them.
+// read reads the bytes of an object to g.To, g.Into or new memory, and verifies them: by the checksum in the
+// head, or by size and time of the file where the layout has none.
 func (r *root) read(ctx context.Context, path string, f opened, g *tier.Get) ([]byte, error) {
 	size := f.head.Object.Size
 	var memory []byte
@@ -77,7 +83,7 @@ func (r *root) read(ctx context.Context, path string, f opened, g *tier.Get) ([]
 	case g.Into != nil:
 		b, err := g.Into(f.head.Object)
 		if err != nil {
-			return nil, asIs{err}
+			return nil, callerError{err}
 		}
 		if int64(len(b)) != size {
 			return nil, fmt.Errorf("Get.Into returned %d bytes for an object of %d: %w", len(b), size, fs.ErrInvalid)
@@ -93,6 +99,7 @@ func (r *root) read(ctx context.Context, path string, f opened, g *tier.Get) ([]
 		defer blocks.Put(b)
 		block = b[:]
 	}
+	// The bytes are summed block by block, while each is still in the cache of the processor.
 	var sum uint32
 	for at := int64(0); at < size; {
 		if err := ctx.Err(); err != nil {
@@ -105,26 +112,28 @@ func (r *root) read(ctx context.Context, path string, f opened, g *tier.Get) ([]
 		}
 		if err := r.folder.readAt(f.file, path, b, f.head.Length+at); err != nil {
 			if errors.Is(err, io.ErrUnexpectedEOF) {
-				err = fmt.Errorf("%w: the file was cut while it was read", tier.ErrCorrupt)
+				err = fmt.Errorf("%w: the file was truncated while it was read", tier.ErrCorrupt)
 			}
 			return nil, err
 		}
 		sum = crc32.Update(sum, castagnoli, b)
 		if to != nil {
 			if n, err := to.Write(b); err != nil {
-				return nil, asIs{err}
+				return nil, callerError{err}
 			} else if n != len(b) {
-				return nil, asIs{io.ErrShortWrite}
+				return nil, callerError{io.ErrShortWrite}
 			}
 		}
 		at += n
 	}
 	if f.head.HasSum {
 		if sum != f.head.Sum {
-			return nil, fmt.Errorf("%w: the checksum of its bytes is %08x, and has to be %08x", tier.ErrCorrupt, sum, f.head.Sum)
+			return nil, fmt.Errorf("%w: the checksum of the bytes is %08x, and the head has %08x", tier.ErrCorrupt,
+				sum, f.head.Sum)
 		}
 		return memory, nil
 	}
+	// Without a checksum, a writer that overwrites the file in place shows only in size and time.
 	now, err := f.file.Stat()
 	if err != nil {
 		return nil, err
@@ -135,57 +144,63 @@ func (r *root) read(ctx context.Context, path string, f opened, g *tier.Get) ([]
 	return memory, nil
 }
 
-// asIs is an error of the caller's, which is handed back without a word.
-type asIs struct{ error }
+// callerError is an error of the caller's own reader, writer or function. explainFor returns it unchanged.
+type callerError struct{ error }
 
-// damage takes a damaged file away, if it is still in its place, and returns a miss.
-func (r *root) damage(path string, info fs.FileInfo, cause error) error {
+// missDamaged removes a damaged file, if the file at the path is still the one of info, and returns a miss.
+// Its entry is removing meanwhile, so that no Put writes to the path.
+func (r *root) missDamaged(path string, info fs.FileInfo, cause error) error {
 	r.mu.Lock()
 	e := r.x.entries[idOf(path)]
 	switch {
 	case e == nil:
-		e = r.x.hide(path)
+		e = r.x.startRemovalOf(path) // found by a search or a lookup before it had an entry
 	case e.state == present:
-		r.x.claim(e)
-	default: // somebody takes it away, or has stored it anew
+		r.x.startRemoval(e)
+	default: // another call removes the file, or stores it again
 		r.mu.Unlock()
 		return tier.ErrNotFound
 	}
 	r.mu.Unlock()
-	answer, gone := r.takeDamaged(path, info, cause)
-	if gone && !r.o.ReadOnly {
+	answer, miss := r.removeDamaged(path, info, cause)
+	if miss && !r.o.ReadOnly {
 		r.removeFolders(path)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !gone {
-		r.x.unclaim(e)
+	if !miss {
+		r.x.cancelRemoval(e)
 		return answer
 	}
-	r.remember(e)
-	r.x.drop(e, damaged)
+	r.noteRemoved(e)
+	r.x.endRemoval(e, damaged)
 	return answer
 }
 
-// errYoung is a file of a shared tree that is not complete, and was written a short time ago.
-var errYoung = errors.New("the file is damaged, or somebody is writing it")
+// errYoung is a damaged file of a shared tree that was written less than MinAge ago: another program may be
+// writing it.
+var errYoung = errors.New("the file is damaged, or another program is still writing it")
 
-// takeDamaged returns the answer, and whether the index must forget the file.
-func (r *root) takeDamaged(path string, info fs.FileInfo, cause error) (answer error, gone bool) {
+// removeDamaged removes a damaged file from its path. It returns the error for the caller, and whether the
+// file is a miss from now on, so that its entry is dropped. That may also hold for a file that stays: in a
+// root that is only read, if it is young, or if it can't be removed.
+func (r *root) removeDamaged(path string, info fs.FileInfo, cause error) (answer error, miss bool) {
 	now, err := r.folder.lstat(path)
 	switch {
 	case err != nil && isAbsent(err):
-		if away := r.folder.alive(); away != nil {
-			return away, true
+		if err := r.folder.checkThere(); err != nil {
+			return err, true
 		}
 		return tier.ErrNotFound, true
 	case err != nil:
 		return err, false
-	// The number of a file that is gone may be that of a newer, right one.
+	// Size and time are compared, too: a newer, complete file may have got the inode number of the damaged
+	// one.
 	case !os.SameFile(now, info) || now.Size() != info.Size() || !now.ModTime().Equal(info.ModTime()):
 		return tier.ErrNotFound, false
 	}
 	if r.o.Shared && r.o.now().Sub(now.ModTime()) < r.o.MinAge {
+		// Its writer may still complete it. It is not counted as damage.
 		return fmt.Errorf("%w: %w: %v", tier.ErrNotFound, errYoung, cause), true
 	}
 	r.countDamaged(path, now.ModTime().UnixNano())
@@ -193,14 +208,15 @@ func (r *root) takeDamaged(path string, info fs.FileInfo, cause error) (answer e
 	if r.o.ReadOnly {
 		return answer, true
 	}
-	if err := r.folder.putAside(path, now.Size(), r.o); err != nil && !isAbsent(err) {
-		return fmt.Errorf("%w (taking the file away failed: %w)", answer, err), true
+	if err := r.folder.quarantine(path, now.Size(), r.o); err != nil && !isAbsent(err) {
+		return fmt.Errorf("%w (removing the file failed: %w)", answer, err), true
 	}
 	r.locked(func(*index) { delete(r.damaged, idOf(path)) })
 	return answer, true
 }
 
-// countDamaged counts a damaged file once, however often it is found: it may have to stay where it is.
+// countDamaged counts a damaged file once for each modification time: a file that stays at its path is found
+// again and again.
 func (r *root) countDamaged(path string, modified int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

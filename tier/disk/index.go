@@ -10,16 +10,29 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
+// state is where an entry is between Put and removal. It moves
+//
+//	(no entry) -> writing     register, before Put writes the temporary file
+//	writing    -> present     publish, after the rename
+//	writing    -> (no entry)  cancelWrite, after an error
+//	(no entry) -> present     indexFile, for a file that a search or a lookup found
+//	(no entry) -> removing    startRemovalOf, for a damaged file that has no entry
+//	present    -> removing    startRemoval: eviction, Delete or damage
+//	removing   -> (no entry)  endRemoval, after the file was removed
+//	removing   -> present     cancelRemoval, after an error
+//
+// The method that moves an entry to writing or removing also moves it on. All others wait for entry.done, or
+// answer as if there were no object.
 type state uint8
 
 const (
-	writing state = iota + 1 // by a Put; nothing has its name yet
-	present                  // complete, under its name
-	leaving                  // somebody is about to take the file away
+	writing  state = iota + 1 // a Put writes the temporary file; there is no file at the path yet
+	present                   // the file is at its path, complete
+	removing                  // a method is about to remove the file, or has just removed it
 )
 
-// id stands for a path in the index: paths can be long. Whoever reads a file compares its key, so if two
-// paths ever had one id, one of them would be a miss.
+// id stands for a path in the index, since paths can be long. Readers compare the key in the file, so if two
+// paths ever had the same id, one of them would be a miss.
 type id [16]byte
 
 func idOf(path string) id {
@@ -27,27 +40,28 @@ func idOf(path string) id {
 	return id(sum[:16])
 }
 
-// entry is what the index has of one file. It has no text that a client chooses but the file's own name, if
-// that is one; the others are in the file.
+// entry is what the index has of one file. The only text in it is the name of the file. Space, name and note
+// of the object are in the file, so that the size of an entry does not depend on what clients choose.
 type entry struct {
 	id       id
-	parent   id     // of the path of the parent; zero if there is none
-	folder   *place // nil is the root
-	base     string // its name in the folder
+	parent   id         // that of the parent's path; zero if there is no parent
+	folder   *subfolder // nil is the root itself
+	base     string     // its name in the folder
 	tenant   *tenant
 	key      keyHash
-	cost     time.Duration // as the object has it
+	cost     time.Duration // to make the object again
 	bytes    int64         // on the medium, rounded up to blocks
 	size     int64         // of the file
-	modified int64         // its time, in nanoseconds since 1970, when the object was read from it or written to it
-	seen     int64         // its newest time that anybody saw: if that is not modified, the entry may describe another file
-	looked   int64         // when somebody asked for it last
-	value    evict.Entry
-	done     chan struct{} // closed when it is not writing or leaving any more
-	pass     uint32        // the search that saw it last
-	leaf     int32         // place in index.leaves, or -1
-	state    state
-	hidden   bool // it comes from hide
+	modified int64         // its modification time in Unix nanoseconds, when its head was read or written
+	// its newest modification time that was seen: if it is not modified, the file was written again
+	newest     int64
+	lastAsked  int64 // when Stat, Get, Put or Pin last asked for the object, in Unix nanoseconds
+	value      evict.Entry
+	done       chan struct{} // closed when the state writing or removing ends
+	lastSearch uint32        // number of the search that saw the file last
+	leaf       int32         // position in index.leaves, or -1
+	state      state
+	unindexed  bool // it was made by startRemovalOf, and counts no bytes
 }
 
 // path is that of the file, relative to the root.
@@ -58,7 +72,7 @@ func (e *entry) path() string {
 	return e.folder.path + "/" + e.base
 }
 
-// keyHash tells keys apart that have one file, and spaces, without their texts.
+// keyHash tells apart two keys with the same path, and the spaces of objects, without their texts.
 type keyHash struct{ space, name uint32 }
 
 var keySeed = maphash.MakeSeed()
@@ -69,81 +83,90 @@ func hashOf(k tier.Key) keyHash {
 
 func hashOfSpace(space string) uint32 { return uint32(maphash.String(keySeed, space)) }
 
-// tenant is one that has objects here.
+// tenant has the counts of a tenant with objects here.
 type tenant struct {
 	name    string
 	objects int
 	bytes   int64
 }
 
-// mostTenants bounds the tenants whose bytes are counted: their names are in memory.
-const mostTenants = 4096
+// maxTenants bounds the tenants whose bytes are counted, since their names are in memory.
+const maxTenants = 4096
 
-// index is what a root has. Its methods are called under the lock of the root.
+// index has an entry for each file. Its methods are called with root.mu held.
 //
-// Invariants, which check verifies: used is the sum of bytes of what is present or leaving,
-// reserved of what is being written, going of what is leaving; children counts for each path what is
-// present and has it as its parent; leaves are those that are present and have no children; places are the
-// folders of entries, with the folders around them, and emptying counts those of which nothing stays. Nothing that is
-// present descends from itself, so there is a leaf as long as there is anything.
+// Invariants, which the function check of the tests verifies:
+//
+//   - used is the sum of bytes of entries present or removing, removingBytes of those removing, and
+//     reserved of those writing whose room was reserved
+//   - children counts, for each path, the entries present that have it as their parent
+//   - leaves are the entries present without children
+//   - no entry present is its own ancestor, so there is a leaf as long as an entry is present
+//   - subfolders are the folders of entries, with the folders around them, and emptying counts those in which
+//     every entry is being removed
+//
 // See docs/decisions.md, "The index of a disk level is the folder".
 type index struct {
-	block    int64
-	entries  map[id]*entry
-	places   map[string]*place
-	leaves   []*entry
-	children map[id]int32
-	tenants  map[string]*tenant
-	policy   *evict.Policy
-	objects  int64 // present
-	used     int64
-	reserved int64
-	going    int64
-	leaving  int // entries
-	emptying int // places
-	// holds counts the objects being stored whose parent has a path.
+	block         int64
+	entries       map[id]*entry
+	subfolders    map[string]*subfolder
+	leaves        []*entry
+	children      map[id]int32
+	tenants       map[string]*tenant
+	policy        *evict.Policy
+	objects       int64 // present
+	used          int64
+	reserved      int64
+	removingBytes int64
+	removing      int // entries
+	emptying      int // places
+	// holds counts, for the path of a parent, the children that are being stored: it must not be evicted.
 	holds map[id]int
-	// promises are when those of a path end, in nanoseconds since 1970.
-	promises map[id]int64
-	// removed has the tick at which a file was taken away, so that nobody who opened it before
-	// puts it back into the index. It is needed while files are found by searching.
+	// pins has the end of the pin of a path, in Unix nanoseconds.
+	pins map[id]int64
+	// removed has the tick at which this level removed the file of a path. A lookup or search that opened the
+	// file before that tick must not enter it into the index. Ticks of the search before are in
+	// removedBefore; older ones are not needed. A complete index takes no files from lookups, and notes none.
 	removed, removedBefore map[id]uint64
 	tick                   uint64
-	// changed is closed, and replaced, when room may have become free.
+	// changed is closed, and replaced, when room may have become free, see reserveRoom.
 	changed chan struct{}
 }
 
 func newIndex(block int64) *index {
 	return &index{
-		block: block, entries: map[id]*entry{}, places: map[string]*place{}, children: map[id]int32{}, tenants: map[string]*tenant{}, policy: evict.New(),
-		holds: map[id]int{}, promises: map[id]int64{}, removed: map[id]uint64{}, changed: make(chan struct{}),
+		block: block, entries: map[id]*entry{}, subfolders: map[string]*subfolder{}, children: map[id]int32{},
+		tenants: map[string]*tenant{}, policy: evict.New(),
+		holds: map[id]int{}, pins: map[id]int64{}, removed: map[id]uint64{}, changed: make(chan struct{}),
 	}
 }
 
-// rounded is what a file of so many bytes takes.
+// rounded returns the bytes on the medium of a file of so many bytes.
 func (x *index) rounded(size int64) int64 { return (size + x.block - 1) / x.block * x.block }
 
-// taken is what files and folders take, and what is being written will.
-func (x *index) taken() int64 { return x.used + x.reserved + int64(len(x.places))*x.block }
+// occupied is the bytes of files and folders, with those that are reserved.
+func (x *index) occupied() int64 { return x.used + x.reserved + int64(len(x.subfolders))*x.block }
 
-// freeing is what of it is about to go.
-func (x *index) freeing() int64 { return x.going + int64(x.emptying)*x.block }
+// leavingBytes is the part of occupied that becomes free when the removals that have begun end.
+func (x *index) leavingBytes() int64 { return x.removingBytes + int64(x.emptying)*x.block }
 
-// items are the files and folders that the index has, without those that are about to go.
-func (x *index) items() int { return len(x.entries) + len(x.places) - x.leaving - x.emptying }
+// items is the number of files and folders, without those that are being removed.
+func (x *index) items() int { return len(x.entries) + len(x.subfolders) - x.removing - x.emptying }
 
-// enter makes room for e among the files and folders of the index.
-func (x *index) enter(e *entry) {
+// insert puts e into the index, and counts its folders.
+func (x *index) insert(e *entry) {
 	x.entries[e.id] = e
-	x.settle(e)
+	x.enterFolder(e)
 }
 
-// charge and discharge count the bytes of e for its tenant.
+// charge counts the bytes of e for its tenant. A tenant beyond maxTenants is not counted, and e.tenant
+// becomes nil, so that discharge does not count it either. All entries of a tenant share one record, and so
+// one copy of its name.
 func (x *index) charge(e *entry) {
 	if t := e.tenant; t != nil {
 		if known := x.tenants[t.name]; known != nil {
 			e.tenant = known
-		} else if len(x.tenants) < mostTenants {
+		} else if len(x.tenants) < maxTenants {
 			x.tenants[t.name] = t
 		} else {
 			e.tenant = nil
@@ -154,6 +177,7 @@ func (x *index) charge(e *entry) {
 	}
 }
 
+// discharge takes charge back. A tenant without objects leaves the index.
 func (x *index) discharge(e *entry) {
 	if t := e.tenant; t != nil {
 		t.bytes -= e.bytes
@@ -163,40 +187,40 @@ func (x *index) discharge(e *entry) {
 	}
 }
 
-// begin notes that an object is being written. Its room is not reserved.
-func (x *index) begin(e *entry) {
+// startWrite notes that an object is being written. Its room is not reserved yet.
+func (x *index) startWrite(e *entry) {
 	e.state, e.leaf, e.done = writing, -1, make(chan struct{})
 	x.entries[e.id] = e
 }
 
-// reserve and unreserve take room for what is being written, and its folders.
+// reserve counts the bytes and folders of an object that is being written, and unreserve takes that back.
 func (x *index) reserve(e *entry) {
 	x.reserved += e.bytes
-	x.settle(e)
+	x.enterFolder(e)
 }
 
 func (x *index) unreserve(e *entry) {
 	x.reserved -= e.bytes
-	x.unsettle(e)
+	x.leaveFolder(e)
 	x.wake()
 }
 
-// cancel forgets what was being written, and has no room any more.
-func (x *index) cancel(e *entry) {
+// cancelWrite drops the entry of a write that failed, after unreserve.
+func (x *index) cancelWrite(e *entry) {
 	delete(x.entries, e.id)
-	x.end(e)
+	x.notify(e)
 }
 
-// publish makes what was being written present.
+// publish makes an object present whose file was renamed to its path.
 func (x *index) publish(e *entry) {
 	x.reserved -= e.bytes
-	delete(x.removed, e.id)
-	x.end(e)
-	x.add(e)
+	delete(x.removed, e.id) // the path has a file again, which lookups may enter
+	x.notify(e)
+	x.makePresent(e)
 }
 
-// add makes e present, which was entered.
-func (x *index) add(e *entry) {
+// makePresent makes e present and evictable. Its folders are counted already.
+func (x *index) makePresent(e *entry) {
 	e.state = present
 	x.used += e.bytes
 	x.charge(e)
@@ -209,125 +233,126 @@ func (x *index) add(e *entry) {
 	x.wake()
 }
 
-// claim takes e, which is present, out of everybody's sight: its file is about to go.
-func (x *index) claim(e *entry) {
+// startRemoval begins the removal of e, which is present. From now on lookups miss it.
+func (x *index) startRemoval(e *entry) {
 	x.unlink(e)
-	e.state, e.done = leaving, make(chan struct{})
-	x.going += e.bytes
-	x.leaving++
-	x.leave(e.folder)
+	e.state, e.done = removing, make(chan struct{})
+	x.removingBytes += e.bytes
+	x.removing++
+	x.dropKept(e.folder)
 }
 
-// hide keeps others from a path that is not in the index, while its file is about to go.
-func (x *index) hide(path string) *entry {
+// startRemovalOf is startRemoval for a file that has no entry: it keeps others from the path.
+func (x *index) startRemovalOf(path string) *entry {
 	e := entryOf(path)
-	e.state, e.done, e.hidden = leaving, make(chan struct{}), true
-	x.enter(e)
-	x.leaving++
-	x.leave(e.folder)
+	e.state, e.done, e.unindexed = removing, make(chan struct{}), true
+	x.insert(e)
+	x.removing++
+	x.dropKept(e.folder)
 	return e
 }
 
-// is reports whether a file is the one that e describes, as far as size and time tell.
-func (e *entry) is(info fs.FileInfo) bool {
+// matches reports whether size and modification time of a file are those of e.
+func (e *entry) matches(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() == e.size && info.ModTime().UnixNano() == e.modified
 }
 
-// wrote notes the file that e describes.
-func (e *entry) wrote(info fs.FileInfo) {
+// setFile sets size and time of the file that e describes.
+func (e *entry) setFile(info fs.FileInfo) {
 	e.size, e.modified = info.Size(), info.ModTime().UnixNano()
-	e.seen = e.modified
+	e.newest = e.modified
 }
 
-// unclaim is for a file that could not be taken away.
-func (x *index) unclaim(e *entry) {
-	x.leaving--
-	if e.hidden {
-		x.unuse(e.folder)
-		x.cancel(e)
+// cancelRemoval makes e present again, since its file could not be removed.
+func (x *index) cancelRemoval(e *entry) {
+	x.removing--
+	// An entry of startRemovalOf had no bytes and no policy: it leaves the index again.
+	if e.unindexed {
+		x.dropUse(e.folder)
+		x.cancelWrite(e)
 		return
 	}
-	x.stay(e.folder)
-	x.going -= e.bytes
+	x.addKept(e.folder)
+	x.removingBytes -= e.bytes
 	e.state = present
 	x.link(e)
-	x.end(e)
+	x.notify(e)
 }
 
-// why an object goes.
-type why int
+// removalReason is why an object is removed. Only eviction counts in the history of the policy.
+type removalReason int
 
 const (
-	forRoom why = iota + 1
-	deleted     // or gone already
+	evicted removalReason = iota + 1
+	deleted               // or found to be gone
 	damaged
 )
 
-// drop forgets e, which is leaving: its file is gone.
-func (x *index) drop(e *entry, w why) {
-	x.going -= e.bytes
+// endRemoval drops e, which is removing, after its file was removed.
+func (x *index) endRemoval(e *entry, reason removalReason) {
+	x.removingBytes -= e.bytes
 	x.used -= e.bytes
-	x.leaving--
-	if !e.hidden {
+	x.removing--
+	if !e.unindexed {
 		x.discharge(e)
 	}
-	if w == forRoom {
+	if reason == evicted {
 		x.policy.Evict(&e.value)
 	} else {
 		x.policy.Remove(&e.value)
 	}
 	delete(x.entries, e.id)
-	delete(x.promises, e.id)
-	x.unuse(e.folder)
-	x.end(e)
+	delete(x.pins, e.id)
+	x.dropUse(e.folder)
+	x.notify(e)
 }
 
-// replace puts e in the place of old, which is present: its file was replaced by somebody else. What was
-// promised of the one counts for the other.
+// replace puts e in the place of old, which is present: another program has replaced the file. A pin stays.
 func (x *index) replace(old, e *entry) {
-	until, promised := x.promises[old.id]
-	e.looked = old.looked
-	x.forget(old)
-	x.enter(e)
-	x.add(e)
-	if promised {
-		x.promises[e.id] = until
+	until, isPinned := x.pins[old.id]
+	e.lastAsked = old.lastAsked
+	x.dropGone(old)
+	x.insert(e)
+	x.makePresent(e)
+	if isPinned {
+		x.pins[e.id] = until
 	}
 }
 
-// forget drops e, which is present, when its file was found to be gone.
-func (x *index) forget(e *entry) {
-	x.claim(e)
-	x.drop(e, deleted)
+// dropGone drops e, which is present, since its file was found to be gone.
+func (x *index) dropGone(e *entry) {
+	x.startRemoval(e)
+	x.endRemoval(e, deleted)
 }
 
-// end wakes who waits for e, or for room.
-func (x *index) end(e *entry) {
+// notify wakes the calls that wait for e, and those that wait for room.
+func (x *index) notify(e *entry) {
 	close(e.done)
 	x.wake()
 }
 
+// wake wakes the calls that wait for room.
 func (x *index) wake() {
 	close(x.changed)
 	x.changed = make(chan struct{})
 }
 
-// remember notes that the file of a path was taken away.
-func (x *index) remember(at id) {
+// noteRemoved notes that this level removed the file of a path.
+func (x *index) noteRemoved(at id) {
 	x.tick++
 	x.removed[at] = x.tick
 }
 
-// removedSince reports whether a file was taken away after a tick.
+// removedSince reports whether this level removed the file of a path after a tick.
 func (x *index) removedSince(at id, tick uint64) bool {
 	return x.removed[at] > tick || x.removedBefore[at] > tick
 }
 
-// promised returns whether somebody was promised the object.
-func (x *index) promised(at id, now time.Time) bool {
-	until, ok := x.promises[at]
+// pinned reports whether a pin of a path has not ended.
+func (x *index) pinned(at id, now time.Time) bool {
+	until, ok := x.pins[at]
 	if ok && until <= now.UnixNano() {
-		delete(x.promises, at)
+		delete(x.pins, at)
 		return false
 	}
 	return ok

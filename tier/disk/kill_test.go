@@ -60,7 +60,8 @@ func killObject(i int) (tier.Object, []byte) {
 }
 
 // killChild puts, gets, deletes and damages at random, and prints what it was told is done:
-// "P 7" before a put and "p 7" after it, "D 7" and "d 7" for a delete, and a line with "!" for what must not be.
+// "P 7" before a put and "p 7" after it, "D 7" and "d 7" for a delete, and a line with "!" for what must not
+// be.
 func killChild(s string) {
 	var o killOrder
 	if err := json.Unmarshal([]byte(s), &o); err != nil {
@@ -220,7 +221,8 @@ func (k *killed) run(o killOrder) (hits map[string]int) {
 	return nil
 }
 
-// verify opens the root after a kill: everything acknowledged is there, nothing is torn, and nothing temporary is left.
+// verify opens the root after a kill: everything acknowledged is there, nothing is torn, and nothing
+// temporary is left.
 func (k *killed) verify(o killOrder) {
 	t := k.t
 	l, err := Open(k.dir, Options{Capacity: k.capacity})
@@ -271,10 +273,10 @@ func TestKills(t *testing.T) {
 	}
 	t.Logf("-kills.seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 3))
-	var places []string
+	var points []string
 	for _, p := range failpoint.Points {
 		if strings.HasPrefix(p.Name, "disk.") {
-			places = append(places, p.Name)
+			points = append(points, p.Name)
 		}
 	}
 	const ops = 80
@@ -289,34 +291,36 @@ func TestKills(t *testing.T) {
 		}
 		k.verify(killOrder{})
 	}
-	require.Equal(t, slices.Sorted(slices.Values(places)), slices.Sorted(maps.Keys(hits)), "every failpoint is reached")
+	require.Equal(t, slices.Sorted(slices.Values(points)), slices.Sorted(maps.Keys(hits)),
+		"every failpoint is reached")
 
 	rows := map[string]int{}
 	kills := 0
-	for turn := 0; kills < *killCount || len(rows) < len(places); turn++ {
-		place := places[turn%len(places)]
+	for turn := 0; kills < *killCount || len(rows) < len(points); turn++ {
+		point := points[turn%len(points)]
 		k := roots[rng.IntN(len(roots))]
-		if place == "disk.evict" || place == "disk.removed" {
+		if point == "disk.evict" || point == "disk.removed" {
 			k = roots[1]
 		}
-		if place == "disk.swept" { // somebody has to leave something
+		if point == "disk.swept" { // somebody has to leave something
 			k.run(killOrder{Seed: rng.Uint64(), Place: "disk.temp.written", Nth: 1 + rng.IntN(9), Ops: ops})
 			kills++
 		}
-		o := killOrder{Seed: rng.Uint64(), Place: place, Nth: 1 + rng.IntN(max(1, hits[place]/2)), Ops: ops}
-		if place == "disk.swept" || strings.HasPrefix(place, "disk.lock") {
+		o := killOrder{Seed: rng.Uint64(), Place: point, Nth: 1 + rng.IntN(max(1, hits[point]/2)), Ops: ops}
+		if point == "disk.swept" || strings.HasPrefix(point, "disk.lock") {
 			o.Nth = 1
 		}
 		if k.run(o) == nil {
 			kills++
-			rows[place]++
+			rows[point]++
 		}
 		k.verify(o)
 		require.Less(t, turn, 20**killCount+1000, "children come to no place any more: %v", rows)
 	}
-	for _, p := range places {
+	for _, p := range points {
 		t.Logf("%-20s %d kills", p, rows[p])
 	}
 	sum := roots[0].kept + roots[1].kept
-	t.Logf("%d kills, %d objects found whole, none torn, none lost but %d for room, no temporary file left", kills, sum, roots[1].lost)
+	t.Logf("%d kills, %d objects found whole, none torn, none lost but %d for room, no temporary file left", kills,
+		sum, roots[1].lost)
 }

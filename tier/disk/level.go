@@ -12,21 +12,21 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Level is a root that is open. It implements [tier.Level].
+// Level is a folder that is open. It implements [tier.Level].
 //
-// When the folder vanishes, or its lock file does, every answer is ErrUnavailable, until the folder
-// is there again: then the level locks and indexes it as Open does.
+// When the folder or its lock file is removed, every call fails with ErrUnavailable, until the folder is
+// there again: then the level locks and indexes it as Open does.
 type Level struct {
 	path    string
 	o       Options
 	counted counters
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows; never held while root.mu is taken
 	root    *root
 	closed  bool
-	tried   time.Time      // when a vanished folder was last looked for
-	opening bool           // somebody looks for it
-	calls   sync.WaitGroup // that are not over
+	tried   time.Time      // when a missing folder was last looked for
+	opening bool           // a call is in openRoot
+	calls   sync.WaitGroup // that have not returned; Close waits for them
 }
 
 var _ tier.Level = (*Level)(nil)
@@ -35,8 +35,8 @@ var _ tier.Level = (*Level)(nil)
 // before the index is complete, see [Level.WaitIndex].
 //
 // It refuses, as an ErrUnavailable, a folder that another process has open; as an fs.ErrInvalid, one of
-// another layout or space, or with a link where one of its own folders has to be; as an fs.ErrExist, one with
-// files that is no root, unless it is shared; and as an errors.ErrUnsupported, systems other than Linux.
+// another layout or space, or with a link in place of a folder of .ringcache; as an fs.ErrExist, one with
+// files that is not a root, unless it is shared; and as an errors.ErrUnsupported, systems other than Linux.
 func Open(folder string, o Options) (*Level, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func Open(folder string, o Options) (*Level, error) {
 	l := &Level{path: folder, o: o.withDefaults()}
 	r, err := openRoot(folder, l.o, true, &l.counted)
 	if err != nil {
-		if errors.Is(err, fs.ErrExist) || errors.Is(err, errors.ErrUnsupported) {
+		if explainsItself(err) {
 			return nil, err
 		}
 		return nil, explain(folder, "opening the root", err)
@@ -53,21 +53,24 @@ func Open(folder string, o Options) (*Level, error) {
 	return l, nil
 }
 
-// enter begins a call. The root it returns has its folder.
+// enter begins a call, which ends with l.calls.Done, and returns the root for it. The folder of the root was
+// there a moment ago.
 func (l *Level) enter() (*root, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
 		return nil, fmt.Errorf("disk: %s: the level is closed: %w", l.path, fs.ErrClosed)
 	}
-	l.calls.Add(1)
+	l.calls.Add(1) // under mu: Close sets closed first, and then waits for calls
 	r := l.root
 	l.mu.Unlock()
-	err := r.folder.alive()
+	err := r.folder.checkThere()
 	if err == nil {
 		return r, nil
 	}
-	if errors.Is(err, errVanished) || r.replaced.Load() {
+	// replaced: another call has opened the folder since l.root was read, and the error is that of the old
+	// root.
+	if errors.Is(err, errRootGone) || r.replaced.Load() {
 		if again := l.reopen(r); again != nil {
 			return again, nil
 		}
@@ -76,13 +79,16 @@ func (l *Level) enter() (*root, error) {
 	return nil, r.explain("looking for the folder", err)
 }
 
-// reopen opens the folder of a root that vanished, if it is there again.
+// reopen opens the folder of a root that was removed, if it is there again, at most once in each o.retry. It
+// returns nil if it is not.
 func (l *Level) reopen(old *root) *root {
 	l.mu.Lock()
 	switch {
 	case l.root != old:
 		defer l.mu.Unlock()
-		return l.root // somebody else did
+		return l.root // another call has opened it
+	// Opening may take long, on a network file system for example, so mu is not held: other calls fail
+	// meanwhile.
 	case l.opening || l.o.now().Sub(l.tried) < l.o.retry:
 		l.mu.Unlock()
 		return nil
@@ -101,27 +107,29 @@ func (l *Level) reopen(old *root) *root {
 	if err != nil {
 		return nil
 	}
-	old.replaced.Store(true)
-	_ = old.close() // its folder is gone
+	old.replaced.Store(true) // before close, so that calls that still use the old root can explain their errors
+	_ = old.close()          // an error would be about files that are gone
 	return r
 }
 
 // Name is "disk".
 func (l *Level) Name() string { return "disk" }
 
-// Stat implements [tier.Level]. Asking keeps an object for Options.MinAge.
+// Stat implements [tier.Level]. It keeps an object for Options.MinAge.
 func (l *Level) Stat(ctx context.Context, keys []tier.Key) []tier.Found {
 	return l.eachKey(ctx, keys, func(r *root, k tier.Key) (tier.Object, error) { return r.stat(ctx, k) })
 }
 
-// Promise is Stat, and keeps the objects that are there until a time: they don't go for room, and Delete
-// answers ErrInUse. Of two promises for an object the later counts. Damage ends a promise, and so does the
-// end of the process.
-func (l *Level) Promise(ctx context.Context, keys []tier.Key, until time.Time) []tier.Found {
-	return l.eachKey(ctx, keys, func(r *root, k tier.Key) (tier.Object, error) { return r.promise(ctx, k, until) })
+// Pin is Stat, and keeps the objects that are there until a time: they are not evicted, and Delete fails with
+// ErrInUse. Of two pins for an object the later time counts. Damage ends a pin, and so does the end of the
+// process.
+func (l *Level) Pin(ctx context.Context, keys []tier.Key, until time.Time) []tier.Found {
+	return l.eachKey(ctx, keys, func(r *root, k tier.Key) (tier.Object, error) { return r.pin(ctx, k, until) })
 }
 
-func (l *Level) eachKey(ctx context.Context, keys []tier.Key, f func(*root, tier.Key) (tier.Object, error)) []tier.Found {
+// eachKey calls f for each key, with the root, and explains its errors.
+func (l *Level) eachKey(ctx context.Context, keys []tier.Key,
+	f func(*root, tier.Key) (tier.Object, error)) []tier.Found {
 	found := make([]tier.Found, len(keys))
 	r, err := l.enter()
 	if err == nil {
@@ -143,7 +151,7 @@ func (l *Level) eachKey(ctx context.Context, keys []tier.Key, f func(*root, tier
 
 // Get implements [tier.Level].
 func (l *Level) Get(ctx context.Context, gets []tier.Get) {
-	for i := range gets { // there may be an old answer
+	for i := range gets { // the caller may use the slice again
 		gets[i].Object, gets[i].Bytes = tier.Object{}, nil
 	}
 	r, err := l.enter()
@@ -164,8 +172,8 @@ func (l *Level) Get(ctx context.Context, gets []tier.Get) {
 	})
 }
 
-// Put implements [tier.Level]. What room is needed for makes the objects go whose loss costs least per
-// byte, leaves first; ErrFull if that is not enough. A full file system is treated alike.
+// Put implements [tier.Level]. To make room, it evicts the objects whose loss costs least per byte, leaves
+// first. It fails with ErrFull if that is not enough. A full file system is handled like a full level.
 func (l *Level) Put(ctx context.Context, puts []tier.Put) {
 	r, err := l.enter()
 	if err == nil {
@@ -198,6 +206,7 @@ func (l *Level) Delete(ctx context.Context, keys []tier.Key) []error {
 	return errs
 }
 
+// writable refuses writes to a root that is only read.
 func (r *root) writable() error {
 	if r.o.ReadOnly {
 		return fmt.Errorf("disk: %s was opened with Options.ReadOnly: %w", r.folder.path, tier.ErrUnavailable)
@@ -205,9 +214,8 @@ func (r *root) writable() error {
 	return nil
 }
 
-// List implements [tier.Level]. It waits for the index, and reads the head of each file; of a tree that
-// others write as well, it lists what the last search found. A file that can't be read is an error at the
-// end, after all others.
+// List implements [tier.Level]. It waits for the index, and reads the head of each file. Of a shared tree it
+// lists what the last search found. A file that can't be read is an error at the end, after all objects.
 func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
 	return func(yield func(tier.Object, error) bool) {
 		entries, failed := l.list(ctx, space)
@@ -215,11 +223,11 @@ func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, e
 			o, err := l.listed(ctx, e)
 			switch {
 			case errors.Is(err, tier.ErrNotFound), err == nil && space != "" && o.Space != space:
-				continue // it went meanwhile
+				continue // it was removed or replaced meanwhile
 			case ctx.Err() != nil, errors.Is(err, fs.ErrClosed):
 				yield(tier.Object{}, err)
 				return
-			case err != nil: // others can be read
+			case err != nil:
 				failed = err
 				continue
 			}
@@ -233,7 +241,8 @@ func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, e
 	}
 }
 
-// listed describes the object of an entry. The level may be closed between two of them, so each is a call of its own.
+// listed returns the object of an entry. The level may be closed or reopened between two of them, so each is
+// a call of its own.
 func (l *Level) listed(ctx context.Context, e *entry) (tier.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return tier.Object{}, err
@@ -243,21 +252,22 @@ func (l *Level) listed(ctx context.Context, e *entry) (tier.Object, error) {
 		return tier.Object{}, err
 	}
 	defer l.calls.Done()
-	if err := r.slots.take(ctx); err != nil {
+	if err := r.slots.acquire(ctx); err != nil {
 		return tier.Object{}, err
 	}
-	defer r.slots.free()
+	defer r.slots.release()
 	p := e.path()
 	f, err := r.openObject(p)
 	switch {
 	case errors.Is(err, tier.ErrCorrupt):
-		return tier.Object{}, r.damage(p, f.info, err)
+		return tier.Object{}, r.missDamaged(p, f.info, err)
 	case err != nil:
 		return tier.Object{}, r.explain("reading "+p, err)
 	}
 	return f.head.Object, f.file.Close()
 }
 
+// list returns the entries of a space, and why they may not be all.
 func (l *Level) list(ctx context.Context, space string) ([]*entry, error) {
 	r, err := l.enter()
 	if err != nil {
@@ -276,7 +286,7 @@ func (l *Level) list(ctx context.Context, space string) ([]*entry, error) {
 	return entries, err
 }
 
-// wait waits for the first search, and returns what kept it from seeing everything.
+// wait waits for the first search, and returns the error of the last search.
 func (r *root) wait(ctx context.Context) error {
 	select {
 	case <-r.indexed:
@@ -290,7 +300,7 @@ func (r *root) wait(ctx context.Context) error {
 	}
 }
 
-// WaitIndex waits until the index has every object of the folder. Nothing else has to wait for that.
+// WaitIndex waits until the index has every object of the folder. Only List needs that.
 func (l *Level) WaitIndex(ctx context.Context) error {
 	r, err := l.enter()
 	if err != nil {
@@ -300,24 +310,23 @@ func (l *Level) WaitIndex(ctx context.Context) error {
 	return r.wait(ctx)
 }
 
-// Indexed returns how far the index is.
+// Indexed returns the progress of the search that builds the index.
 func (l *Level) Indexed() Search {
-	l.mu.Lock()
-	r := l.root
-	l.mu.Unlock()
+	r := l.currentRoot()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.search
 }
 
 // Verify reads every file of the folder and compares it with its checksum, as far as it has one.
-// Damaged files are taken away, as by Get, unless the level is only read. The number of files is
-// that of Indexed, and the bytes those of Usage. An error of the second kind ends the iteration: the folder
-// could not be read to its end.
+// Damaged files are removed, as by Get, unless the level is only read. Indexed has the number of files, and
+// Usage their bytes. A second value that is not nil ends the iteration: the folder could not be read to its
+// end.
 func (l *Level) Verify(ctx context.Context) iter.Seq2[Verified, error] {
 	return func(yield func(Verified, error) bool) {
 		r, err := l.enter()
 		if err == nil {
+			// yield may call Close, which waits for calls: verify ends this call before the first yield.
 			err = r.verify(ctx, l.calls.Done, func(v Verified) bool { return yield(v, nil) })
 			err = r.explain("reading every file", err)
 		}
@@ -327,45 +336,46 @@ func (l *Level) Verify(ctx context.Context) iter.Seq2[Verified, error] {
 	}
 }
 
-// Usage implements [tier.Level]. Held are the bytes that are being written or were promised; Options.MinAge
-// is not counted. Until the index is complete, what it has not reached is missing.
+// Usage implements [tier.Level]. Held are the bytes that are being written or were pinned; Options.MinAge
+// is not counted. Until the index is complete, objects that it has not reached are missing.
 func (l *Level) Usage() tier.Usage {
-	l.mu.Lock()
-	r := l.root
-	l.mu.Unlock()
+	r := l.currentRoot()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u := tier.Usage{
-		Objects: r.x.objects, Bytes: r.x.taken(), Capacity: r.o.Capacity, Held: r.x.reserved,
+		Objects: r.x.objects, Bytes: r.x.occupied(), Capacity: r.o.Capacity, Held: r.x.reserved,
 		Evicted: l.counted.evicted.Load(), Corrupt: l.counted.corrupt.Load(), Tenants: map[string]int64{},
 	}
 	for name, t := range r.x.tenants {
 		u.Tenants[name] = t.bytes
 	}
 	now := r.o.now()
-	for p := range r.x.promises {
-		if e := r.x.entries[p]; e != nil && r.x.promised(p, now) {
+	for p := range r.x.pins {
+		if e := r.x.entries[p]; e != nil && r.x.pinned(p, now) {
 			u.Held += e.bytes
 		}
 	}
 	return u
 }
 
-// Close gives the folder up, after the calls that are not over. The files stay.
+// Close ends the searches, waits for the calls that have not returned, and unlocks the folder. The files
+// stay.
 func (l *Level) Close() error {
 	l.mu.Lock()
 	again := l.closed
 	l.closed = true
 	l.mu.Unlock()
+	if !again {
+		l.currentRoot().cancel() // ends the searches, and the calls that wait for them
+	}
+	l.calls.Wait()
 	if again {
-		l.calls.Wait()
 		return nil
 	}
-	l.currentRoot().cancel() // searches end, and those who wait for them
-	l.calls.Wait()
-	return l.currentRoot().close()
+	return l.currentRoot().close() // a call may have reopened the folder meanwhile
 }
 
+// currentRoot returns the root without a look at the folder.
 func (l *Level) currentRoot() *root {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,7 +26,7 @@ func (r *roots) open(t testing.TB, dir string, o disk.Options) tier.Level {
 	return l
 }
 
-// TestLevel: everything that package tier promises.
+// TestLevel: everything that package tier pins.
 func TestLevel(t *testing.T) {
 	r := &roots{map[tier.Level]string{}, map[tier.Level]disk.Options{}}
 	tiertest.Level(t, tiertest.Options{
@@ -54,12 +54,14 @@ func TestLevel(t *testing.T) {
 	})
 }
 
-// TestSharedLevel: the same of a root that others might write as well, where no answer comes from the index alone.
+// TestSharedLevel: the same of a root that others might write as well, where no answer comes from the index
+// alone.
 func TestSharedLevel(t *testing.T) {
 	r := &roots{map[tier.Level]string{}, map[tier.Level]disk.Options{}}
 	tiertest.Level(t, tiertest.Options{
 		Open: func(t testing.TB, capacity int64) tier.Level {
-			return r.open(t, t.TempDir(), disk.Options{Capacity: capacity, Shared: true, MinAge: 1, Sync: disk.SyncNever})
+			return r.open(t, t.TempDir(), disk.Options{Capacity: capacity, Shared: true, MinAge: 1,
+				Sync: disk.SyncNever})
 		},
 		Reopen: func(t testing.TB, closed tier.Level) tier.Level {
 			return r.open(t, r.dirs[closed], r.o[closed])

@@ -15,9 +15,9 @@ import (
 
 // LMCache is the layout of LMCache's FS connector with save_chunk_meta
 // (lmcache/v1/storage_backend/connector/fs_connector.py of
-// 0.5.6): ROOT/KEY.data, where KEY is LMCache's key text with "-SEP-" for every slash. A file is the RemoteMetadata of
-// the bytes, 28 bytes for one group of tensors, and then the bytes. The name of a key is LMCache's key text,
-// and the note of an object its RemoteMetadata.
+// 0.5.6): ROOT/KEY.data, where KEY is LMCache's key text with "-SEP-" for every slash. A file is the
+// RemoteMetadata of the bytes, 28 bytes for one group of tensors, and then the bytes. The name of a key is
+// LMCache's key text, and the note of an object its RemoteMetadata.
 //
 // Parent, tenant and cost are not kept, and files have no checksum: what is read is right if its length is. A
 // folder that LMCache uses, too, needs Options.Shared.
@@ -32,13 +32,13 @@ const (
 // Name implements Layout.
 func (LMCache) Name() string { return "lmcache" }
 
-// Path implements Layout. A name that the file's does not give back is refused, since it would be that of
-// another key: one with "-SEP-", or as "x-SEP/y", whose file is that of "x/SEP-y".
+// Path implements Layout. It refuses a name that can't be read back from the name of the file, since that
+// file belongs to another key: a name with "-SEP-", or "x-SEP/y", which has the file of "x/SEP-y".
 func (LMCache) Path(k tier.Key) (string, error) {
 	name := strings.ReplaceAll(k.Name, "/", lmcacheSlash) + lmcacheSuffix
 	if lmcacheName(name) != k.Name || k.Name == "" || len(name) > maxFileName || name[0] == '.' {
-		return "", fmt.Errorf("disk: %v can't be a file of LMCache: it begins with a dot, has the file of another key for %q, or needs more than %d bytes: %w",
-			k, lmcacheSlash, maxFileName, fs.ErrInvalid)
+		return "", fmt.Errorf("disk: %v can't be a file of LMCache: it begins with a dot, has the file of another key "+
+			"for %q, or needs more than %d bytes: %w", k, lmcacheSlash, maxFileName, fs.ErrInvalid)
 	}
 	return name, nil
 }
@@ -51,21 +51,23 @@ func lmcacheName(file string) string {
 // AppendHead implements Layout.
 func (LMCache) AppendHead(dst []byte, o tier.Object, _ uint32) ([]byte, error) {
 	if err := remotemetadata.CheckStrictly(o.Note); err != nil {
-		return nil, fmt.Errorf("disk: the note of object %v is not LMCache's RemoteMetadata: %w: %w", o.Key, err, fs.ErrInvalid)
+		return nil, fmt.Errorf("disk: the note of object %v is not LMCache's RemoteMetadata: %w: %w", o.Key, err,
+			fs.ErrInvalid)
 	}
 	if n := remotemetadata.Length(o.Note); n != o.Size {
-		return nil, fmt.Errorf("disk: object %v has %d bytes, and its RemoteMetadata %d: %w", o.Key, o.Size, n, fs.ErrInvalid)
+		return nil, fmt.Errorf("disk: object %v has %d bytes, and its RemoteMetadata %d: %w", o.Key, o.Size, n,
+			fs.ErrInvalid)
 	}
 	return append(dst, o.Note...), nil
 }
 
 // ParseHead implements Layout. A file that does not begin with a RemoteMetadata is foreign, since a connector
 // without save_chunk_meta writes the bytes alone under the same name. The number of groups follows from the
-// size of the file, so a file with bytes behind the object's, which LMCache reads, is foreign, too. What is
-// damaged is only too short.
+// size of the file, so a file with bytes behind the object's, which LMCache reads, is foreign, too. Only a
+// file that is too short is damaged.
 func (LMCache) ParseHead(name string, file io.ReaderAt, size int64) (Head, error) {
 	if !strings.HasSuffix(name, lmcacheSuffix) || path.Base(name) != name || name[0] == '.' {
-		return Head{}, fmt.Errorf("disk: %s is no file of LMCache: %w", name, ErrPath)
+		return Head{}, fmt.Errorf("disk: %s is not a file of LMCache: %w", name, ErrPath)
 	}
 	o := tier.Object{Key: tier.Key{Name: lmcacheName(name)}}
 	torn := func(what string) (Head, error) {
@@ -80,7 +82,7 @@ func (LMCache) ParseHead(name string, file io.ReaderAt, size int64) (Head, error
 	front := make([]byte, min(size, remotemetadata.Max))
 	if n, err := file.ReadAt(front, 0); n < len(front) {
 		if err == nil || errors.Is(err, io.EOF) {
-			return torn("it was cut while it was read")
+			return torn("it was truncated while it was read")
 		}
 		return Head{}, err
 	}

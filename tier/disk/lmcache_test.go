@@ -113,7 +113,8 @@ func TestTornLMCacheFiles(t *testing.T) {
 	}
 }
 
-// A connector without save_chunk_meta writes the bytes alone, to files of the same names: they are left alone.
+// A connector without save_chunk_meta writes the bytes alone, to files of the same names: they are left
+// alone.
 func TestFilesOfLMCacheWithoutMetadataStay(t *testing.T) {
 	dir := t.TempDir()
 	old := time.Now().Add(-time.Hour)
@@ -151,7 +152,8 @@ func TestLMCacheKeysDoNotShareFiles(t *testing.T) {
 	note := make([]byte, 28)
 	note[0] = 16
 	data := []byte("bytes of x/SEP-y")
-	puts := []tier.Put{{Object: tier.Object{Key: has, Size: 16, Note: note}, Bytes: data}, {Object: tier.Object{Key: other, Size: 16, Note: note}, Bytes: data}}
+	puts := []tier.Put{{Object: tier.Object{Key: has, Size: 16, Note: note}, Bytes: data},
+		{Object: tier.Object{Key: other, Size: 16, Note: note}, Bytes: data}}
 	l.Put(t.Context(), puts)
 	require.NoError(t, puts[0].Err)
 	require.ErrorIs(t, puts[1].Err, fs.ErrInvalid)
@@ -167,7 +169,8 @@ func TestLMCacheNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"org/model@1@0@ff@half": "org-SEP-model@1@0@ff@half.data",
 		"x/SEP-y":               "x-SEP-SEP-y.data",
-		"a-SEP-b":               "", "x-SEP/y": "", "-SEP/SEP-": "", "": "", ".hidden": "", "../x": "", string(make([]byte, 251)): "",
+		"a-SEP-b":               "", "x-SEP/y": "", "-SEP/SEP-": "", "": "", ".hidden": "", "../x": "",
+		string(make([]byte, 251)): "",
 	} {
 		got, err := disk.LMCache{}.Path(tier.Key{Space: "s", Name: name})
 		require.Equal(t, want, got)
@@ -180,7 +183,8 @@ func TestLMCacheNames(t *testing.T) {
 			require.ErrorIs(t, err, fs.ErrInvalid)
 		}
 	}
-	for _, note := range [][]byte{nil, make([]byte, 27), append([]byte{1}, make([]byte, 27)...), {0, 0, 0, 0, 9, 27: 0}} {
+	for _, note := range [][]byte{nil, make([]byte, 27), append([]byte{1}, make([]byte, 27)...),
+		{0, 0, 0, 0, 9, 27: 0}} {
 		_, err := disk.LMCache{}.AppendHead(nil, tier.Object{Note: note}, 0)
 		require.ErrorIs(t, err, fs.ErrInvalid)
 	}

@@ -15,11 +15,10 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// rootFormat is the version of the folder .ringcache and of everything that the layouts of this
-// library write.
+// rootFormat is the version of the folder .ringcache and of all that the layouts of this library write.
 const rootFormat = 1
 
-// identity is what the lock file says about a root.
+// identity is the content of the lock file: what kind of root this is.
 type identity struct {
 	Format int    `json:"format"`
 	Layout string `json:"layout"`
@@ -27,8 +26,8 @@ type identity struct {
 	Space *string `json:"space"`
 }
 
-// mostIdentity is the longest lock file that is read, in bytes.
-const mostIdentity = 4096
+// maxIdentity is the longest lock file that is read, in bytes.
+const maxIdentity = 4096
 
 // Identify returns the layout and the space of a root, as they are in its lock file; the space is
 // empty if the root is not of one alone. It takes no lock. A folder that is no root is fs.ErrNotExist.
@@ -48,34 +47,39 @@ func Identify(folder string) (layout, space string, err error) {
 	case err != nil:
 		return "", "", err
 	case id == nil:
-		return "", "", fmt.Errorf("disk: %s: the lock file is empty: nobody has finished to make this root: %w", folder, fs.ErrNotExist)
+		return "", "", fmt.Errorf("disk: %s: the lock file is empty, since its maker was killed: open the root: %w",
+			folder, fs.ErrNotExist)
 	case id.Space != nil:
 		space = *id.Space
 	}
 	return id.Layout, space, nil
 }
 
-// readIdentity returns nil for the file of a root whose maker was killed.
+// readIdentity returns nil for an empty file, or one of zeros: the process that made the root was killed, or
+// a power failure came, before the content was written. The next open writes it.
 func readIdentity(f io.ReaderAt) (*identity, error) {
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, mostIdentity+1))
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxIdentity+1))
 	if err != nil {
 		return nil, err
 	}
 	if strings.Trim(string(b), "\x00") == "" {
-		return nil, nil // also after a power failure
+		return nil, nil
 	}
 	var id identity
-	if err := json.Unmarshal(b, &id); err != nil || len(b) > mostIdentity {
-		return nil, fmt.Errorf("disk: the file %s is damaged: if the folder is a root, remove this file and open the root again: %w", lockPath, tier.ErrCorrupt)
+	if err := json.Unmarshal(b, &id); err != nil || len(b) > maxIdentity {
+		return nil, fmt.Errorf("disk: the file %s is damaged: remove it, if the folder is a root, and open the root: %w",
+			lockPath, tier.ErrCorrupt)
 	}
 	if id.Format != rootFormat {
-		return nil, fmt.Errorf("disk: the root has the format %d, and this library reads the format %d: use another folder: %w", id.Format, rootFormat, errors.ErrUnsupported)
+		return nil, fmt.Errorf("disk: the root has the format %d, this library reads the format %d: use another folder: %w",
+			id.Format, rootFormat, errors.ErrUnsupported)
 	}
 	return &id, nil
 }
 
-// takeLock locks a root for this process, and compares what it is with what the options want.
-func takeLock(root *os.Root, folder string, o Options) (*os.File, error) {
+// lockRoot makes the folders of a root, locks it for this process, and compares its identity with the
+// options. It tries again if another process has removed or replaced the lock file between open and lock.
+func lockRoot(root *os.Root, folder string, o Options) (*os.File, error) {
 	if err := mayBecomeRoot(root, folder, o); err != nil {
 		return nil, err
 	}
@@ -83,18 +87,18 @@ func takeLock(root *os.Root, folder string, o Options) (*os.File, error) {
 		if err := root.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		if err := realFolder(root, folder, d); err != nil {
+		if err := requireFolder(root, folder, d); err != nil {
 			return nil, err
 		}
 	}
 	for range 100 {
-		// Not for writing: a file system with such a file can't be mounted read-only.
+		// Not for writing: a file system with a file that is open for writing can't be mounted read-only.
 		f, err := root.OpenFile(lockPath, os.O_RDONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
 		if err != nil {
 			return nil, err
 		}
 		failpoint.Hit("disk.lock.created")
-		again, err := lockIt(root, f, folder, o)
+		again, err := lockOnce(root, f, folder, o)
 		if err == nil && !again {
 			return f, nil
 		}
@@ -102,40 +106,47 @@ func takeLock(root *os.Root, folder string, o Options) (*os.File, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("disk: %s: the lock file is being replaced all the time: %w", folder, tier.ErrUnavailable)
+	return nil, fmt.Errorf("disk: %s: the lock file was replaced 100 times: find the process that does that: %w",
+		folder, tier.ErrUnavailable)
 }
 
-// realFolder refuses a folder of a root that is a link: what is removed in it would be somebody else's.
-func realFolder(root *os.Root, folder, p string) error {
+// requireFolder refuses a link or a file in place of a folder of .ringcache: this level removes files in such
+// a folder, and through a link they would be files of another program.
+func requireFolder(root *os.Root, folder, p string) error {
 	info, err := root.Lstat(p)
 	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("disk: %s/%s is no folder, but %v: remove it: %w", folder, p, info.Mode().Type(), fs.ErrInvalid)
+		err = fmt.Errorf("disk: %s/%s is not a folder, but %v: remove it: %w", folder, p, info.Mode().Type(),
+			fs.ErrInvalid)
 	}
 	return err
 }
 
-// lockFile locks the file of a lock.
+// lockFile locks the lock file without waiting. The kernel ends the lock with the process, so a kill leaves
+// none.
 func lockFile(f *os.File, folder string) (fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("disk: %s/%s is no regular file: %w", folder, lockPath, fs.ErrInvalid)
+		return nil, fmt.Errorf("disk: %s/%s is not a regular file: remove it: %w", folder, lockPath, fs.ErrInvalid)
 	}
 	switch ok, err := shmfile.TryLock(f); {
 	case errors.Is(err, errors.ErrUnsupported):
-		return nil, fmt.Errorf("disk: roots can be locked on Linux only; Options.ReadOnly opens them elsewhere: %w", errors.ErrUnsupported)
+		return nil, fmt.Errorf("disk: roots can be locked on Linux only; Options.ReadOnly opens them elsewhere: %w",
+			errors.ErrUnsupported)
 	case err != nil:
 		return nil, err
 	case !ok:
-		return nil, fmt.Errorf("disk: %s: another process has this root: end it, use another folder, or open the root with Options.ReadOnly: %w", folder, tier.ErrUnavailable)
+		return nil, fmt.Errorf("disk: %s: another process has this root: end it, use another folder, or open the root "+
+			"with Options.ReadOnly: %w", folder, tier.ErrUnavailable)
 	}
 	return info, nil
 }
 
-// lockIt reports whether the file has lost its name before it was locked.
-func lockIt(root *os.Root, f *os.File, folder string, o Options) (again bool, err error) {
+// lockOnce locks f. It reports again if f had lost its name before it was locked: then the lock protects
+// nothing.
+func lockOnce(root *os.Root, f *os.File, folder string, o Options) (again bool, err error) {
 	info, err := lockFile(f, folder)
 	if err != nil {
 		return false, err
@@ -159,6 +170,8 @@ func lockIt(root *os.Root, f *os.File, folder string, o Options) (again bool, er
 	return false, nil
 }
 
+// writeIdentity writes the content of an empty lock file. It is synced, so that a root never changes its
+// layout after a power failure.
 func writeIdentity(root *os.Root, o Options) (err error) {
 	id := identity{Format: rootFormat, Layout: o.Layout.Name()}
 	if o.Space != "" {
@@ -179,10 +192,11 @@ func writeIdentity(root *os.Root, o Options) (err error) {
 	return f.Sync()
 }
 
-// refuse reports that a root is not what the options want.
+// refuse returns an error if the root has another layout or space than the options.
 func (id *identity) refuse(folder string, o Options) error {
 	if id.Layout != o.Layout.Name() {
-		return fmt.Errorf("disk: %s is a root of the layout %q, not of %q: use another folder, or name its layout: %w", folder, id.Layout, o.Layout.Name(), fs.ErrInvalid)
+		return fmt.Errorf("disk: %s is a root of the layout %q, not of %q: use another folder, or name its layout: %w",
+			folder, id.Layout, o.Layout.Name(), fs.ErrInvalid)
 	}
 	has := "every space"
 	if id.Space != nil {
@@ -191,13 +205,24 @@ func (id *identity) refuse(folder string, o Options) error {
 	switch {
 	case o.ReadOnly && o.Space == "":
 		return nil
-	case o.Space == "" && id.Space != nil, o.Space != "" && id.Space == nil, id.Space != nil && *id.Space != o.Space:
-		return fmt.Errorf("disk: %s is a root for %s, and Options.Space is %q: use another folder: %w", folder, has, o.Space, fs.ErrInvalid)
+	case (o.Space == "") != (id.Space == nil), id.Space != nil && *id.Space != o.Space:
+		return fmt.Errorf("disk: %s is a root for %s, and Options.Space is %q: use another folder: %w",
+			folder, has, o.Space, fs.ErrInvalid)
 	}
 	return nil
 }
 
-// mayBecomeRoot refuses a folder with files of which nobody knows whose they are.
+// refuseOtherOwner refuses a folder of another user, who could remove the lock file under this level.
+func refuseOtherOwner(folder string, info fs.FileInfo) error {
+	if ownedByOther(info) {
+		return fmt.Errorf("disk: %s belongs to another user: use a folder of your own, or Options.ReadOnly: %w",
+			folder, os.ErrPermission)
+	}
+	return nil
+}
+
+// mayBecomeRoot refuses a folder that is not a root and has files, since the level would take them for its
+// own.
 func mayBecomeRoot(root *os.Root, folder string, o Options) error {
 	if _, err := root.Lstat(lockPath); err == nil || o.Shared {
 		return nil
@@ -211,7 +236,8 @@ func mayBecomeRoot(root *os.Root, folder string, o Options) error {
 		names, err := d.Readdirnames(64)
 		for _, n := range names {
 			if n != ownDir && n != "lost+found" {
-				return fmt.Errorf("disk: %s is no root, and not empty (it has %q): name an empty folder, or a new one; Options.Shared is for a tree of other programs: %w", folder, n, fs.ErrExist)
+				return fmt.Errorf("disk: %s is no root, and not empty (it has %q): name an empty or a new folder; "+
+					"Options.Shared is for a tree of other programs: %w", folder, n, fs.ErrExist)
 			}
 		}
 		switch {
@@ -223,6 +249,7 @@ func mayBecomeRoot(root *os.Root, folder string, o Options) error {
 	}
 }
 
+// unlockOnly ends the lock and leaves the file open.
 func unlockOnly(f *os.File) error {
 	if err := shmfile.Unlock(f); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err
@@ -230,6 +257,6 @@ func unlockOnly(f *os.File) error {
 	return nil
 }
 
-// unlock gives the lock up at once: a child process that is being made may have the
-// descriptor for a moment longer.
+// unlock ends the lock and closes the file. Closing alone is not enough: a child process that is being
+// started may have a copy of the descriptor for a moment longer, and with it the lock.
 func unlock(f *os.File) error { return errors.Join(unlockOnly(f), f.Close()) }

@@ -65,7 +65,8 @@ func TestOpenRefuses(t *testing.T) {
 	require.Len(t, entries, 1, "nothing was made there")
 
 	for lock, want := range map[string]error{
-		`{"format":2,"layout":"native"}`: errors.ErrUnsupported, `{"format":1,`: tier.ErrCorrupt, "\x01": tier.ErrCorrupt,
+		`{"format":2,"layout":"native"}`: errors.ErrUnsupported, `{"format":1,`: tier.ErrCorrupt,
+		"\x01": tier.ErrCorrupt,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, lockPath), []byte(lock), 0o600))
 		_, err = Open(dir, Options{})
@@ -87,7 +88,8 @@ func TestOpenRefuses(t *testing.T) {
 func TestValidate(t *testing.T) {
 	require.NoError(t, Options{}.Validate())
 	for _, o := range []Options{
-		{Capacity: -1}, {MinAge: -1}, {Workers: -1}, {KeepDamaged: -1}, {Sync: -1}, {Sync: SyncFolder + 1}, {Space: "a\x00"},
+		{Capacity: -1}, {MinAge: -1}, {Workers: -1}, {KeepDamaged: -1}, {Sync: -1}, {Sync: SyncFolder + 1},
+		{Space: "a\x00"},
 		{Layout: noSpaces{}},
 	} {
 		require.ErrorIs(t, o.Validate(), fs.ErrInvalid)
@@ -306,7 +308,7 @@ func TestClosed(t *testing.T) {
 	_, err := get(l, "a")
 	require.ErrorIs(t, err, fs.ErrClosed)
 	require.ErrorIs(t, l.WaitIndex(t.Context()), fs.ErrClosed)
-	require.ErrorIs(t, l.Promise(t.Context(), []tier.Key{keyOf("a")}, time.Now())[0].Err, fs.ErrClosed)
+	require.ErrorIs(t, l.Pin(t.Context(), []tier.Key{keyOf("a")}, time.Now())[0].Err, fs.ErrClosed)
 	require.EqualValues(t, 1, l.Usage().Objects)
 }
 
@@ -350,7 +352,7 @@ func TestLinkInsteadOfDamagedFolder(t *testing.T) {
 	flip(t, fileOf(t, dir, "x"), 100)
 	_, err := get(l, "x")
 	require.ErrorIs(t, err, tier.ErrCorrupt)
-	require.ErrorContains(t, err, "taking the file away failed")
+	require.ErrorContains(t, err, "removing the file failed")
 	entries, err := os.ReadDir(filepath.Join(dir, "theirs"))
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
@@ -376,7 +378,7 @@ func TestCallsWhileTheFolderIsOpenedAnew(t *testing.T) {
 	block, unblock := gate()
 	defer unblock()
 	l := open(t, dir, Options{retry: time.Millisecond, fail: func(op operation, p string) error {
-		if op == opList {
+		if op == opReadDir {
 			<-block // the index waits
 		}
 		return nil
@@ -389,19 +391,24 @@ func TestCallsWhileTheFolderIsOpenedAnew(t *testing.T) {
 	go func() { waiting <- r.wait(t.Context()) }()
 	entered := make(chan struct{})
 	go func() {
-		verifying <- r.explain("", r.verify(t.Context(), func() { close(entered) }, func(Verified) bool { return true }))
+		verifying <- r.explain("", r.verify(t.Context(), func() {
+			close(entered)
+		}, func(Verified) bool { return true }))
 	}()
 	<-entered
 	require.NoError(t, os.RemoveAll(dir))
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	go func() { time.Sleep(10 * time.Millisecond); unblock() }()
-	require.Eventually(t, func() bool { return errors.Is(stat(l, "x"), tier.ErrNotFound) && l.currentRoot() != r }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return errors.Is(stat(l, "x"), tier.ErrNotFound) && l.currentRoot() != r
+	}, 10*time.Second, time.Millisecond)
 
 	puts := []tier.Put{{Object: objectOf("y", 1), Bytes: []byte("a")}}
 	r.put(t.Context(), puts)
 	errs := []error{puts[0].Err, <-waiting, <-verifying}
 	_, err = r.stat(t.Context(), keyOf("y"))
-	errs = append(errs, r.explain("", err), r.explain("", r.get(t.Context(), &tier.Get{Key: keyOf("x")})), r.explain("", r.delete(t.Context(), keyOf("x"))))
+	errs = append(errs, r.explain("", err), r.explain("", r.get(t.Context(), &tier.Get{Key: keyOf("x")})),
+		r.explain("", r.delete(t.Context(), keyOf("x"))))
 	for i, err := range errs {
 		require.ErrorIs(t, err, tier.ErrUnavailable, i)
 		require.NotErrorIs(t, err, fs.ErrClosed, i)

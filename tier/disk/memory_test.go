@@ -30,7 +30,8 @@ func longest(i int) tier.Object {
 	}
 	return tier.Object{
 		Key:    tier.Key{Space: text("space", tier.MaxSpace), Name: text("name", tier.MaxName)},
-		Parent: text("parent", tier.MaxName), Tenant: text("tenant", tier.MaxTenant), Note: []byte(text("note", tier.MaxNote)),
+		Parent: text("parent", tier.MaxName), Tenant: text("tenant", tier.MaxTenant),
+		Note: []byte(text("note", tier.MaxNote)),
 	}
 }
 
@@ -72,19 +73,19 @@ func TestDiskIndexMemory(t *testing.T) {
 					require.NoError(t, err)
 					e := r.newEntry(p, o)
 					e.bytes = 8192
-					r.x.enter(e)
-					r.x.add(e)
+					r.x.insert(e)
+					r.x.makePresent(e)
 				}
 			}
-			add(0, mostTenants+1) // so many tenants have their names in memory, and the policy has what does not grow
+			add(0, maxTenants+1) // so many tenants have their names in memory, and the policy has what does not grow
 			before, first := heap(), r.x.items()
-			add(mostTenants+1, n)
+			add(maxTenants+1, n)
 			each := (heap() - before) / int64(r.x.items()-first)
 			t.Logf("%d files and folders: %d bytes for each", r.x.items(), each)
 			if !raceEnabled {
 				require.Less(t, each, tt.most)
 			}
-			require.Len(t, r.x.tenants, mostTenants)
+			require.Len(t, r.x.tenants, maxTenants)
 			runtime.KeepAlive(r)
 		})
 	}
@@ -116,7 +117,7 @@ func TestDiskIndexMemory(t *testing.T) {
 	require.Positive(t, listed)
 	closeLevel(t, l)
 	l = ready(t, dir, Options{items: 50})
-	for l.Usage().Objects+int64(len(l.currentRoot().x.places)) > 50 { // what is too much goes
+	for l.Usage().Objects+int64(len(l.currentRoot().x.subfolders)) > 50 { // what is too much goes
 		require.NoError(t, t.Context().Err())
 	}
 	checkFolders(t, l)
@@ -146,7 +147,7 @@ func checkFolders(t testing.TB, l *Level) {
 	}))
 	u := l.Usage()
 	require.Equal(t, u.Objects, files)
-	require.EqualValues(t, len(r.x.places), folders)
+	require.EqualValues(t, len(r.x.subfolders), folders)
 	require.Equal(t, u.Bytes, bytes)
 }
 
@@ -204,7 +205,8 @@ func TestFoldersGoWhilePutsCome(t *testing.T) {
 		for i := range 500 {
 			o := objectOf(fmt.Sprint("n", i%7), 1)
 			o.Space = fmt.Sprint(i % 5)
-			if err := put(l, o, []byte{1}); err != nil && !errors.Is(err, tier.ErrPending) && !errors.Is(err, tier.ErrFull) {
+			if err := put(l, o, []byte{1}); err != nil && !errors.Is(err, tier.ErrPending) &&
+				!errors.Is(err, tier.ErrFull) {
 				failed = err
 			}
 		}
@@ -222,7 +224,8 @@ func TestFoldersGoWhilePutsCome(t *testing.T) {
 	checkFolders(t, l)
 }
 
-// An empty folder of a shared tree stays as long as a stock writer may be about to write there, and goes then.
+// An empty folder of a shared tree stays as long as a stock writer may be about to write there, and goes
+// then.
 func TestEmptyFoldersOfASharedTree(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
@@ -270,11 +273,11 @@ func TestASharedTreeWithoutCapacityIsNotBounded(t *testing.T) {
 	now := time.Now()
 	o := sharedOptions(&now)
 	l := ready(t, dir, o)
-	require.Zero(t, l.root.most)
+	require.Zero(t, l.root.maxItems)
 	require.NoError(t, l.Close())
 	o.Capacity = 1 << 20
 	l = ready(t, dir, o)
-	require.NotZero(t, l.root.most)
+	require.NotZero(t, l.root.maxItems)
 }
 
 // TestFoldersOfFailedPuts: a Put that fails behind making its folder leaves none.
@@ -282,12 +285,13 @@ func TestFoldersOfFailedPuts(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		dir := t.TempDir()
 		failing := false
-		l := ready(t, dir, Options{Shared: shared, Sync: SyncFolder, MinAge: 1, rescan: time.Hour, fail: func(op operation, p string) error {
-			if failing && op == opSync && !strings.HasPrefix(p, ownDir) {
-				return syscall.EIO
-			}
-			return nil
-		}})
+		l := ready(t, dir, Options{Shared: shared, Sync: SyncFolder, MinAge: 1, rescan: time.Hour,
+			fail: func(op operation, p string) error {
+				if failing && op == opSync && !strings.HasPrefix(p, ownDir) {
+					return syscall.EIO
+				}
+				return nil
+			}})
 		folders := func() (all []string) {
 			require.NoError(t, filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
 				if d.IsDir() && !strings.Contains(p, ownDir) && p != dir {

@@ -29,23 +29,27 @@ const (
 	nativeTextsAt   = 48 // the texts, one behind the other; then zeros
 	nativeCheck     = 4  // the last bytes of the head: u32, CRC-32C of those before it
 
+	// The bytes of the object begin at a multiple of nativeAlign.
 	nativeAlign = 64
-	nativeMost  = (nativeTextsAt + tier.MaxSpace + 2*tier.MaxName + tier.MaxTenant + tier.MaxNote + nativeCheck + nativeAlign - 1) / nativeAlign * nativeAlign
-	nativeFirst = 512 // bytes read at once: most heads are shorter
+	maxTexts    = tier.MaxSpace + 2*tier.MaxName + tier.MaxTenant + tier.MaxNote
+	nativeMax   = (nativeTextsAt + maxTexts + nativeCheck + nativeAlign - 1) / nativeAlign * nativeAlign
+	// nativeFirst bytes are read at once. Most heads are shorter, and need no second read.
+	nativeFirst = 512
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Native is the layout of this library: every file has the whole object, with a checksum of its
-// own. The files of a space are in one folder, in 256 folders by the hash of their names.
+// Native is the layout of this library: every file has the whole description of its object, a checksum of the
+// head and one of the bytes. The files of a space are in one folder, so that a person can remove a space, and
+// in 256 folders below it by the hash of their names, so that no folder gets too large.
 type Native struct{}
 
 // Name is "native".
 func (Native) Name() string { return "native" }
 
 // Path is FOLDER/XX/HASH: the hash is the SHA-256 of the name, in hexadecimal, and XX its first
-// two digits. The folder is "s-" and the space if that has at most 100 letters, digits, "-", "_" and ".",
-// else "h-" and the hash of the space.
+// two digits: names may have any bytes, and lengths that no file name can have. The folder is "s-" and the
+// space if that has at most 100 letters, digits, "-", "_" and ".", else "h-" and the hash of the space.
 func (Native) Path(k tier.Key) (string, error) {
 	if err := k.Validate(); err != nil {
 		return "", err
@@ -62,7 +66,8 @@ func nativeFolder(space string) string {
 	plain := len(space) <= 100
 	for i := range len(space) {
 		c := space[i]
-		plain = plain && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
+		plain = plain && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' ||
+			c == '_' || c == '.')
 	}
 	if plain {
 		return "s-" + space
@@ -101,13 +106,16 @@ func (Native) AppendHead(dst []byte, o tier.Object, sum uint32) ([]byte, error) 
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli)), nil
 }
 
-// ParseHead implements [Layout].
+// ParseHead implements [Layout]. The path alone decides whether a file is foreign, since a root of this
+// layout belongs to one level: whatever else is at such a path is damaged. The checksum of the head comes
+// before any field but the length, so that no other check meets random bytes.
 func (Native) ParseHead(path string, file io.ReaderAt, size int64) (Head, error) {
 	if !nativePath(path) {
 		return Head{}, fmt.Errorf("disk: %q is no path of an object: %w", path, ErrPath)
 	}
 	torn := func(format string, args ...any) (Head, error) {
-		return Head{}, fmt.Errorf("disk: file %s "+format+": %w", append(append([]any{path}, args...), tier.ErrCorrupt)...)
+		return Head{}, fmt.Errorf("disk: file %s "+format+": %w",
+			append(append([]any{path}, args...), tier.ErrCorrupt)...)
 	}
 	if size < nativeAlign {
 		return torn("has %d bytes, fewer than a head", size)
@@ -123,7 +131,7 @@ func (Native) ParseHead(path string, file io.ReaderAt, size int64) (Head, error)
 		return torn("is of version %d; this library reads version %d", v, nativeVersion)
 	}
 	length := int64(binary.LittleEndian.Uint32(head[nativeLengthAt:]))
-	if length < nativeAlign || length > nativeMost || length%nativeAlign != 0 || length > size {
+	if length < nativeAlign || length > nativeMax || length%nativeAlign != 0 || length > size {
 		return torn("has a head of %d bytes in %d", length, size)
 	}
 	if length <= int64(len(head)) {
@@ -163,12 +171,12 @@ func (Native) ParseHead(path string, file io.ReaderAt, size int64) (Head, error)
 	h := Head{Object: o, Length: length, Sum: binary.LittleEndian.Uint32(head[nativeSumAt:]), HasSum: true}
 	// A head is written in one way only, so whatever is odd about it shows here.
 	if again, err := (Native{}).AppendHead(nil, o, h.Sum); err != nil || !bytes.Equal(again, head) {
-		return torn("has a head that nobody writes")
+		return torn("has a head that this library does not write")
 	}
 	return h, nil
 }
 
-// readHead reads all of b. A file that ends before it was cut after its size was taken.
+// readHead fills b. A file that ends before was truncated after its size was read.
 func readHead(file io.ReaderAt, b []byte, at int64) error {
 	n, err := file.ReadAt(b, at)
 	switch {

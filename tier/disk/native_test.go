@@ -21,7 +21,8 @@ import (
 
 // goldenObject is that of testdata/native.hex.
 var goldenObject = tier.Object{
-	Key: tier.Key{Space: "llava-1.5-7b@a1b2", Name: "4c1e93d5b9d1f6a0"}, Size: 5, Parent: "0f", Tenant: "team", Cost: 12345678,
+	Key: tier.Key{Space: "llava-1.5-7b@a1b2", Name: "4c1e93d5b9d1f6a0"}, Size: 5, Parent: "0f", Tenant: "team",
+	Cost: 12345678,
 	Note: []byte("float16[2]"),
 }
 
@@ -63,7 +64,9 @@ func TestNativePaths(t *testing.T) {
 	}
 	_, err := Native{}.Path(tier.Key{Space: "a"})
 	require.ErrorIs(t, err, fs.ErrInvalid)
-	for _, p := range []string{"", "a", "s-/ab", ".ringcache/lock", "s-a/ba/" + strings.Repeat("b", 64), "s-a/bb/" + strings.Repeat("B", 64), "s-a/bb/" + strings.Repeat("b", 63), "s-a/bb/c/" + strings.Repeat("b", 62)} {
+	for _, p := range []string{"", "a", "s-/ab", ".ringcache/lock", "s-a/ba/" + strings.Repeat("b", 64),
+		"s-a/bb/" + strings.Repeat("B", 64), "s-a/bb/" + strings.Repeat("b", 63),
+		"s-a/bb/c/" + strings.Repeat("b", 62)} {
 		_, err := Native{}.ParseHead(p, bytes.NewReader(nil), 0)
 		require.ErrorIs(t, err, fs.ErrInvalid, p)
 		require.NotErrorIs(t, err, tier.ErrCorrupt, p)
@@ -100,7 +103,7 @@ func TestNativeRoundTrip(t *testing.T) {
 		require.NoError(t, err)
 		head = head[len("in front"):]
 		require.Zero(t, len(head)%nativeAlign)
-		require.LessOrEqual(t, len(head), nativeMost)
+		require.LessOrEqual(t, len(head), nativeMax)
 		other, err := Native{}.AppendHead(nil, o, sum+1)
 		require.NoError(t, err)
 		require.Len(t, other, len(head))
@@ -114,11 +117,12 @@ func TestNativeRoundTrip(t *testing.T) {
 func TestNativeLargestHead(t *testing.T) {
 	o := tier.Object{
 		Key:    tier.Key{Space: strings.Repeat("s", tier.MaxSpace), Name: strings.Repeat("n", tier.MaxName)},
-		Parent: strings.Repeat("p", tier.MaxName), Tenant: strings.Repeat("t", tier.MaxTenant), Note: make([]byte, tier.MaxNote), Cost: math.MaxInt64,
+		Parent: strings.Repeat("p", tier.MaxName), Tenant: strings.Repeat("t", tier.MaxTenant),
+		Note: make([]byte, tier.MaxNote), Cost: math.MaxInt64,
 	}
 	head, err := Native{}.AppendHead(nil, o, 0)
 	require.NoError(t, err)
-	require.Len(t, head, nativeMost)
+	require.Len(t, head, nativeMax)
 	path, err := Native{}.Path(o.Key)
 	require.NoError(t, err)
 	got, err := Native{}.ParseHead(path, bytes.NewReader(head), int64(len(head)))

@@ -13,25 +13,28 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// mostObject is the largest object, in bytes: what a file declares must not overflow sums.
-const mostObject = 1 << 44
+// maxObject is the largest object, in bytes. With this bound, sums of sizes that files declare can't
+// overflow.
+const maxObject = 1 << 44
 
-// A file of at least leastHollow bytes is hollow if the medium has fewer than 1/hollowShare of them. Anybody
-// can make one of any size at no cost.
+// A file of at least minSparse bytes counts as sparse if fewer than 1/sparseShare of its bytes are on the
+// medium. Another user of a shared tree can make such a file of any size at no cost, and a Get would allocate
+// that size.
 const (
-	leastHollow = 1 << 30
-	hollowShare = 1024
+	minSparse   = 1 << 30
+	sparseShare = 1024
 )
 
-// opened is the file of an object whose head is right.
+// opened is an open file of an object, with its head. After an error only info is set.
 type opened struct {
 	file *os.File
 	info fs.FileInfo
 	head Head
 }
 
-// openObject opens a file and reads its head. Its errors are ErrNotFound, also for another program's
-// file; ErrCorrupt, with the information about the file; and those of the system.
+// openObject opens a file and reads its head. It fails with ErrNotFound, also for a foreign file; with
+// ErrCorrupt, and then returns the information about the file, so that missDamaged removes this file and no
+// newer one; or with an error of the system.
 func (r *root) openObject(path string) (opened, error) {
 	file, info, err := r.folder.open(path)
 	switch {
@@ -46,38 +49,42 @@ func (r *root) openObject(path string) (opened, error) {
 	if err == nil {
 		err = r.accept(&head, path, info.Size())
 	}
-	if err == nil && r.o.Shared && hollow(info) { // else a Get would take memory for all of it
-		err = fmt.Errorf("%w: it has %d bytes, and next to nothing is in them", errForeign, info.Size())
+	if err == nil && r.o.Shared && sparse(info) {
+		err = fmt.Errorf("%w: it has %d bytes, and nearly all are holes", errForeign, info.Size())
 	}
 	switch {
 	case err == nil:
 		return opened{file, info, head}, nil
 	case errors.Is(err, tier.ErrCorrupt):
 	case errors.Is(err, fs.ErrInvalid), errors.Is(err, errForeign):
-		err = fmt.Errorf("%w: %w: %v", tier.ErrNotFound, errForeign, err) // no fs.ErrInvalid: the key is not wrong
+		// not %w: an fs.ErrInvalid would blame the key
+		err = fmt.Errorf("%w: %w: %v", tier.ErrNotFound, errForeign, err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = fmt.Errorf("%w: the file ends early", tier.ErrCorrupt)
 	}
 	f := opened{file, info, head}
-	f.lookAgain()
+	f.refreshInfo()
 	return opened{info: f.info}, errors.Join(err, file.Close())
 }
 
-// lookAgain brings info up to date: what was found damaged may have been cut, or written, since it was opened.
-func (f *opened) lookAgain() {
+// refreshInfo reads size and time of the file again. A file that was found damaged may have been truncated or
+// written since it was opened, and missDamaged compares them with those of the file at the path.
+func (f *opened) refreshInfo() {
 	if now, err := f.file.Stat(); err == nil {
 		f.info = now
 	}
 }
 
-// accept verifies what a layout found in a file.
+// accept verifies what a layout parsed from a head: that the sizes add up, and that the object belongs to
+// this root and to this path. It sets the space if the layout has none.
 func (r *root) accept(h *Head, path string, size int64) error {
 	if h.Object.Space == "" {
 		h.Object.Space = r.o.Space
 	}
 	o := &h.Object
-	if o.Size > mostObject || h.Length < 0 || o.Size < 0 || h.Length+o.Size != size {
-		return fmt.Errorf("%w: a head of %d bytes and %d bytes make no file of %d", tier.ErrCorrupt, h.Length, o.Size, size)
+	if o.Size > maxObject || h.Length < 0 || o.Size < 0 || h.Length+o.Size != size {
+		return fmt.Errorf("%w: a head of %d bytes and %d bytes do not make a file of %d", tier.ErrCorrupt, h.Length,
+			o.Size, size)
 	}
 	if o.Validate() != nil {
 		return fmt.Errorf("%w: %w", tier.ErrCorrupt, o.Validate())
@@ -91,9 +98,9 @@ func (r *root) accept(h *Head, path string, size int64) error {
 	return nil
 }
 
-// find returns the entry of a path that is present, and the tick for adopt. If entry and error are nil, the
-// file may be there without being in the index.
-func (r *root) find(path string) (e *entry, tick uint64, err error) {
+// findEntry returns the entry of a path that is present, and the tick for indexFile. If entry and error are
+// nil, the index is not complete, and the file may be there without an entry.
+func (r *root) findEntry(path string) (e *entry, tick uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e = r.x.entries[idOf(path)]
@@ -104,18 +111,20 @@ func (r *root) find(path string) (e *entry, tick uint64, err error) {
 		return nil, r.x.tick, nil
 	case e.state == writing:
 		return nil, 0, tier.ErrPending
-	case e.state == leaving:
+	case e.state == removing:
 		return nil, 0, tier.ErrNotFound
 	}
-	e.looked = r.o.now().UnixNano()
+	e.lastAsked = r.o.now().UnixNano()
 	return e, r.x.tick, nil
 }
 
-// adopt enters a file that was found into the index, also instead of one that others have replaced by it. It
-// returns nil if the file is not there any more.
-func (r *root) adopt(path string, f opened, tick uint64) *entry {
+// indexFile enters a file that was opened into the index, or replaces the entry of a file that another
+// program has replaced. tick is that of the index before the file was opened. It returns nil if this level
+// removes, has removed or writes the file of the path meanwhile: an entry must not come back after its file
+// was removed.
+func (r *root) indexFile(path string, f opened, tick uint64) *entry {
 	e := r.newEntry(path, f.head.Object)
-	e.wrote(f.info)
+	e.setFile(f.info)
 	e.bytes = r.x.rounded(e.size)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,31 +132,34 @@ func (r *root) adopt(path string, f opened, tick uint64) *entry {
 		if old.state != present {
 			return nil
 		}
-		if r.o.Shared || r.o.ReadOnly {
-			if !old.is(f.info) { // others have replaced it
-				e.pass = r.pass
-				r.x.replace(old, e)
-				return e
-			}
+		if r.othersWrite() && !old.matches(f.info) {
+			e.lastSearch = r.searchNumber
+			r.x.replace(old, e)
+			return e
 		}
-		old.pass = r.pass
+		old.lastSearch = r.searchNumber
 		return old
 	}
-	// What a complete index does not have was taken away since the file was opened.
+	// A complete index lacks only files that were removed: this one since it was opened.
 	if r.authoritative() || r.x.removedSince(e.id, tick) {
 		return nil
 	}
-	e.pass = r.pass
-	r.x.enter(e)
-	r.x.add(e)
+	e.lastSearch = r.searchNumber
+	r.x.insert(e)
+	r.x.makePresent(e)
 	return e
 }
 
-// entryOf makes the entry of a file, which is not entered.
+// othersWrite reports whether processes without the lock of this level change the files.
+func (r *root) othersWrite() bool { return r.o.Shared || r.o.ReadOnly }
+
+// entryOf makes the entry of a path. It is not in the index yet.
 func entryOf(p string) *entry {
-	return &entry{id: idOf(p), folder: placeOf(p), base: strings.Clone(path.Base(p)), leaf: -1}
+	return &entry{id: idOf(p), folder: subfolderOf(p), base: strings.Clone(path.Base(p)), leaf: -1}
 }
 
+// newEntry makes the entry of an object. The strings of the object are not kept: they may be views of a
+// buffer.
 func (r *root) newEntry(path string, o tier.Object) *entry {
 	e := entryOf(path)
 	e.key, e.cost = hashOf(o.Key), o.Cost
@@ -160,7 +172,7 @@ func (r *root) newEntry(path string, o tier.Object) *entry {
 	return e
 }
 
-// parentOf returns the path of an object's parent; empty if there is none, or none can be here.
+// parentOf returns the path of an object's parent; empty if the object has none, or the layout can't name it.
 func (r *root) parentOf(o tier.Object) string {
 	if k, ok := o.ParentKey(); ok {
 		if p, err := r.o.Layout.Path(k); err == nil {
@@ -170,30 +182,40 @@ func (r *root) parentOf(o tier.Object) string {
 	return ""
 }
 
-// anothers is a miss: the layout has one file for two keys, and the other one's object is there.
-func (r *root) anothers(path string) error {
-	return fmt.Errorf("%w: %w: the object in the file %s is another one's", tier.ErrNotFound, errForeign, path)
+// wrongKey returns a miss: the layout has the same path for two keys, and the file has the object of the
+// other key.
+func (r *root) wrongKey(path string) error {
+	return fmt.Errorf("%w: %w: the file %s has the object of another key", tier.ErrNotFound, errForeign, path)
 }
 
-// lookFor is look for a key.
-func (r *root) lookFor(ctx context.Context, path string, k tier.Key) (*entry, error) {
-	e, err := r.look(ctx, path)
+// findKey is findFile, and a miss if the file has the object of another key.
+func (r *root) findKey(ctx context.Context, path string, k tier.Key) (*entry, error) {
+	e, err := r.findFile(ctx, path)
 	if err == nil && e.key != hashOf(k) {
-		return nil, r.anothers(path)
+		return nil, r.wrongKey(path)
 	}
 	return e, err
 }
 
-// describe reads what the file of a key says about its object. The entry is nil if the file was taken away meanwhile.
-func (r *root) describe(ctx context.Context, path string, k tier.Key) (tier.Object, *entry, error) {
-	e, tick, err := r.find(path)
+// readHead returns the object that the head of the file of a key describes, and the entry of the file.
+func (r *root) readHead(ctx context.Context, path string, k tier.Key) (tier.Object, *entry, error) {
+	e, tick, err := r.findEntry(path)
 	if err != nil {
 		return tier.Object{}, nil, err
 	}
-	if err := r.heads.take(ctx); err != nil {
+	if err := r.heads.acquire(ctx); err != nil {
 		return tier.Object{}, nil, err
 	}
-	defer r.heads.free()
+	defer r.heads.release()
+	o, e, err := r.askFound(path, e, tick)
+	if err == nil && o.Key != k {
+		err = r.wrongKey(path)
+	}
+	return o, e, err
+}
+
+// askFound is openFound for callers that need only the head. It notes that the object was asked for.
+func (r *root) askFound(path string, e *entry, tick uint64) (tier.Object, *entry, error) {
 	f, e, err := r.openFound(path, e, tick)
 	if err != nil {
 		return tier.Object{}, nil, err
@@ -201,77 +223,65 @@ func (r *root) describe(ctx context.Context, path string, k tier.Key) (tier.Obje
 	if err := f.file.Close(); err != nil {
 		return tier.Object{}, nil, err
 	}
-	if f.head.Object.Key != k {
-		return tier.Object{}, nil, r.anothers(path)
-	}
 	if e == nil {
 		return tier.Object{}, nil, tier.ErrNotFound
 	}
 	r.mu.Lock()
-	e.looked = r.o.now().UnixNano()
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	e.lastAsked = r.o.now().UnixNano()
 	return f.head.Object, e, nil
 }
 
-// openFound opens the file that find has found, or not, and brings the index up to date with what it is. The
-// entry that it returns is nil if the file was taken away meanwhile.
+// openFound opens the file of a path after findEntry, and corrects the index: an entry whose file is gone is
+// dropped, a file without an entry gets one, and a damaged file is removed. The entry that it returns is nil
+// if the file was removed meanwhile.
 func (r *root) openFound(path string, e *entry, tick uint64) (opened, *entry, error) {
 	f, err := r.openObject(path)
 	switch {
 	case errors.Is(err, tier.ErrCorrupt):
-		return opened{}, nil, r.damage(path, f.info, err)
+		return opened{}, nil, r.missDamaged(path, f.info, err)
 	case errors.Is(err, tier.ErrNotFound):
-		if away := r.lost(e); away != nil {
+		if away := r.dropMissing(e); away != nil {
 			return opened{}, nil, away
 		}
 		return opened{}, nil, err
 	case err != nil:
 		return opened{}, nil, err
 	}
-	if e == nil || (r.o.Shared || r.o.ReadOnly) && !e.is(f.info) {
-		e = r.adopt(path, f, tick)
+	if e == nil || r.othersWrite() && !e.matches(f.info) {
+		e = r.indexFile(path, f, tick)
 	}
 	return f, e, nil
 }
 
-// look returns the entry of a path that is present, and searches its file if need be.
-func (r *root) look(ctx context.Context, path string) (*entry, error) {
-	e, tick, err := r.find(path)
-	if err != nil || e != nil && !r.o.Shared && !r.o.ReadOnly {
+// findFile returns the entry of a path that is present. If the index can be wrong about it, since the index
+// is not complete or others write to the folder, findFile looks at the file.
+func (r *root) findFile(ctx context.Context, path string) (*entry, error) {
+	e, tick, err := r.findEntry(path)
+	if err != nil || e != nil && !r.othersWrite() {
 		return e, err
 	}
-	if err := r.slots.take(ctx); err != nil {
+	if err := r.slots.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer r.slots.free()
-	if e != nil { // others may have changed or removed it
+	defer r.slots.release()
+	if e != nil {
 		info, err := r.folder.lstat(path)
 		switch {
-		case err == nil && e.is(info):
+		case err == nil && e.matches(info):
 			return e, nil
 		case err != nil && !isAbsent(err):
 			return nil, err
 		}
 	}
-	f, e, err := r.openFound(path, e, tick)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.file.Close(); err != nil {
-		return nil, err
-	}
-	if e == nil {
-		return nil, tier.ErrNotFound
-	}
-	r.mu.Lock()
-	e.looked = r.o.now().UnixNano()
-	r.mu.Unlock()
-	return e, nil
+	_, e, err = r.askFound(path, e, tick)
+	return e, err
 }
 
-// lost forgets an object whose file is not there, or another one, unless all are gone with the folder.
-func (r *root) lost(e *entry) error {
-	if err := r.folder.alive(); err != nil {
+// dropMissing drops the entry of a file that is not there any more or is foreign. It fails if the whole
+// folder is gone: then the entries stay, since the folder may come back.
+func (r *root) dropMissing(e *entry) error {
+	if err := r.folder.checkThere(); err != nil {
 		return err
 	}
 	if e == nil {
@@ -280,20 +290,17 @@ func (r *root) lost(e *entry) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.x.entries[e.id] == e && e.state == present {
-		r.x.forget(e)
+		r.x.dropGone(e)
 	}
 	return nil
 }
 
-// stat describes the object of a key.
+// stat returns the description of the object of a key.
 func (r *root) stat(ctx context.Context, k tier.Key) (tier.Object, error) {
 	path, err := r.pathOf(k)
 	if err != nil {
 		return tier.Object{}, err
 	}
-	o, _, err := r.describe(ctx, path, k)
+	o, _, err := r.readHead(ctx, path, k)
 	return o, err
 }
-
-// nameOf is a path as a name of one file.
-func nameOf(path string) string { return strings.ReplaceAll(path, "/", "+") }

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,13 +16,13 @@ import (
 type Sync int
 
 const (
-	// SyncDefault is SyncNever for the layout Native of a root that is not shared, whose checksums find torn
-	// files, and SyncFile otherwise: stock readers verify none, and other layouts may have none.
+	// SyncDefault is SyncNever for a root that is not shared if files of its layout have checksums, which find
+	// torn files (Native), and SyncFile otherwise: stock readers verify none.
 	SyncDefault Sync = iota
-	// SyncNever leaves it to the kernel. After a power failure the newest objects may be gone; the
+	// SyncNever leaves that to the kernel. After a power failure the newest objects may be gone; the
 	// checksum finds those that are torn.
 	SyncNever
-	// SyncFile syncs each file before it gets its name: what has a name is complete, after a power
+	// SyncFile syncs each file before it is renamed to its path: a file at its path is complete after a power
 	// failure, too.
 	SyncFile
 	// SyncFolder also syncs the folder, so an object that was put is there after a power failure.
@@ -32,14 +33,15 @@ const (
 type Options struct {
 	// Layout decides where files are, and their form; nil is Native.
 	Layout Layout
-	// Space, if not empty, is the only space of the root: objects of others are not found, and not
+	// Space, if not empty, is the only space of the root: objects of other spaces are neither found nor
 	// stored. A layout whose paths do not contain the space needs it.
 	Space string
 	// Capacity is the most bytes that files and their folders take, each file rounded up to blocks of the
-	// file system, each folder one block. 0 is no limit; then a full file system makes objects go.
+	// file system, each folder one block. It holds once the index is complete, which finds what was there
+	// before. 0 is no limit; then objects are evicted when the file system is full.
 	//
 	// A root has at most one file or folder for each 64 KiB of its capacity, of its file system without one,
-	// and 65,536 in any case; what is beyond makes objects go as a lack of room does. For each the index has
+	// and 65,536 in any case; beyond that, objects are evicted as for room. For each the index has
 	// up to 400 bytes of memory, 600 where the names of objects are those of files (LMCache), whatever texts
 	// the object has: less than 1 % of the capacity, or 40 MB. The garbage collector may take as much again.
 	// A shared tree has the bound only if it has a Capacity, which counts the files of others, too; a root
@@ -47,19 +49,19 @@ type Options struct {
 	Capacity int64
 	// Shared is for a tree that other programs write, read and clean up as well. The folder is searched again
 	// and again for their files, a lookup trusts the file and not the index, and an incomplete file younger
-	// than MinAge is taken for one that somebody is writing. On Linux, a file of 1 GiB or more that is nearly
-	// all holes is foreign.
+	// than MinAge counts as one that another program is writing. On Linux, a file of 1 GiB or more that is
+	// nearly all holes is foreign.
 	// See docs/decisions.md, "In a tree that others use, a level removes only what is old".
 	Shared bool
-	// MinAge is how long a file stays after it was written or last asked for, by Stat, Get or Promise,
-	// whatever room is needed. 0 is none, or 10 minutes if the root is shared: a stock reader looks at a
-	// file some time before it reads it, and nobody sees it look.
+	// MinAge is how long a file stays after it was written or last asked for, by Stat, Get or Pin,
+	// even if room is needed. 0 is none, or 10 minutes if the root is shared: a stock reader checks that a
+	// file is there some time before it reads the file, and this level can't see that check.
 	MinAge time.Duration
 	// Sync is when files are written to the medium.
 	Sync Sync
 	// Workers is how many files are open at a time, at most; 0 is 4 per processor, and at least 8. An object
 	// that is streamed, by From or To, occupies one until the stream ends. Half as many again are open for
-	// Stat and Promise, which read the head of a file.
+	// Stat and Pin, which read the head of a file.
 	Workers int
 	// KeepDamaged is how many bytes of damaged files stay in .ringcache/damaged for people to look at, beside
 	// Capacity; 0 removes them at once.
@@ -68,11 +70,13 @@ type Options struct {
 	// or on a medium that can't be written. Put and Delete answer ErrUnavailable.
 	ReadOnly bool
 
-	now    func() time.Time                   // for tests
-	fail   func(op operation, p string) error // for tests: an error instead of an operation
-	rescan time.Duration                      // between two searches of a shared tree; for tests
-	retry  time.Duration                      // between two tries to open a vanished root; for tests
-	items  int                                // instead of mostItems; for tests
+	// The rest is for tests.
+
+	now    func() time.Time
+	fail   func(op operation, p string) error // an error instead of an operation
+	rescan time.Duration                      // between two searches of a shared tree
+	retry  time.Duration                      // between two tries to open a root that was removed
+	items  int                                // instead of maxItemsFor
 }
 
 // Validate reports what is wrong with the options, as an fs.ErrInvalid.
@@ -107,6 +111,16 @@ func separatesSpaces(l Layout) bool {
 	return errors.Join(errA, errB) == nil && a != b
 }
 
+// hasSums reports whether files of a layout have a checksum of their bytes, whatever the object is. A layout that
+// refuses objects without a note counts as one without checksums.
+func hasSums(l Layout) bool {
+	o := tier.Object{Key: tier.Key{Space: "a", Name: "0123456789abcdef"}}
+	a, errA := l.AppendHead(nil, o, 1)
+	b, errB := l.AppendHead(nil, o, 2)
+	return errors.Join(errA, errB) == nil && !bytes.Equal(a, b)
+}
+
+// layout returns the layout with its default, for Validate, which comes before withDefaults.
 func (o Options) layout() Layout {
 	if o.Layout == nil {
 		return Native{}
@@ -122,10 +136,11 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Sync == SyncDefault {
 		o.Sync = SyncFile
-		if o.Layout == (Native{}) && !o.Shared {
+		if hasSums(o.Layout) && !o.Shared {
 			o.Sync = SyncNever
 		}
 	}
+	// More than one file per processor: goroutines that wait for the medium use none.
 	if o.Workers == 0 {
 		o.Workers = max(8, 4*runtime.GOMAXPROCS(0))
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// What somebody claimed that its objects cost keeps nobody else from half of the folder, also after a restart.
+// What somebody claimed that its objects cost keeps nobody else from half of the folder, also after a
+// restart.
 func TestCostPoison(t *testing.T) {
 	for _, cost := range []time.Duration{0, time.Hour, math.MaxInt64} {
 		t.Run(cost.String(), func(t *testing.T) {
@@ -122,25 +123,25 @@ func TestLongChainIsNotWalked(t *testing.T) {
 	enter := func(i int) *entry {
 		e := entryOf(at(i))
 		e.parent, e.bytes = idOf(at(i-1)), 4096
-		r.x.enter(e)
-		r.x.add(e)
+		r.x.insert(e)
+		r.x.makePresent(e)
 		return e
 	}
-	const n = mostAncestors + 2
+	const n = maxAncestors + 2
 	for i := range n {
 		enter(i)
 	}
 	child := entryOf("child")
 	child.parent, child.bytes = idOf(at(n)), 4096
-	r.x.enter(child)
-	r.x.add(child)
+	r.x.insert(child)
+	r.x.makePresent(child)
 	require.Equal(t, id{}, enter(n).parent, "it has a child, and too many ancestors to look at")
 	require.Len(t, r.x.leaves, 2, "the chain's end, and the child")
 	for range n + 2 {
 		victim := r.x.victim(time.Now(), 0)
 		require.NotNil(t, victim)
-		r.x.claim(victim)
-		r.x.drop(victim, forRoom)
+		r.x.startRemoval(victim)
+		r.x.endRemoval(victim, evicted)
 	}
 	require.Zero(t, r.x.objects)
 }

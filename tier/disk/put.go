@@ -13,23 +13,26 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// putCall is one call of Put. Objects get their room in the order of the batch; bytes are written side by
-// side, and each object has its name after its parent. A stream is read when everything in front of it is
-// stored: several streams may be parts of one.
+// putCall is one call of Put. It reserves room in the order of the batch, so that earlier objects come first
+// when not all fit. It writes the bytes side by side, and renames each file after that of its parent, so that
+// a kill never leaves a child without its parent. A stream (From) is read after all objects before it are
+// stored: several streams may be parts of one reader.
 type putCall struct {
 	r       *root
 	ctx     context.Context
-	mine    map[id]*entry // what this call writes or has written
-	writing int           // guarded by the lock of the root
+	own     map[id]*entry // entries that this call writes or has written
+	writing int           // objects that it is writing; guarded by root.mu
 	wg      sync.WaitGroup
 }
 
+// put stores a batch. Each object has its own error.
 func (r *root) put(ctx context.Context, puts []tier.Put) {
-	c := &putCall{r: r, ctx: ctx, mine: map[id]*entry{}}
+	c := &putCall{r: r, ctx: ctx, own: map[id]*entry{}}
 	entries := make([]*entry, len(puts))
 	for i := range puts {
 		entries[i], puts[i].Err = c.newEntry(&puts[i])
 	}
+	// Parents are held before the first reservation, which may evict.
 	release := c.holdParents(puts, entries)
 	defer release()
 	for i := range puts {
@@ -48,14 +51,15 @@ func (r *root) put(ctx context.Context, puts []tier.Put) {
 	c.wg.Wait()
 }
 
-// newEntry makes the entry of what is to be put.
+// newEntry checks one object of the batch, and makes its entry with the size of its file.
 func (c *putCall) newEntry(p *tier.Put) (*entry, error) {
 	r, o := c.r, p.Object
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	if p.From == nil && int64(len(p.Bytes)) != o.Size {
-		return nil, fmt.Errorf("object %v has the size %d, and Put.Bytes are %d: %w", o.Key, o.Size, len(p.Bytes), fs.ErrInvalid)
+		return nil, fmt.Errorf("object %v has the size %d, and Put.Bytes has %d bytes: %w", o.Key, o.Size,
+			len(p.Bytes), fs.ErrInvalid)
 	}
 	path, err := r.pathOf(o.Key)
 	if errors.Is(err, tier.ErrNotFound) {
@@ -64,8 +68,8 @@ func (c *putCall) newEntry(p *tier.Put) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Size > mostObject {
-		return nil, fmt.Errorf("%w: the most is %d bytes", tier.ErrTooLarge, int64(mostObject))
+	if o.Size > maxObject {
+		return nil, fmt.Errorf("%w: the most is %d bytes", tier.ErrTooLarge, int64(maxObject))
 	}
 	head, err := r.o.Layout.AppendHead(nil, o, 0)
 	if err != nil {
@@ -76,13 +80,14 @@ func (c *putCall) newEntry(p *tier.Put) (*entry, error) {
 	e.bytes = r.x.rounded(e.size)
 	if takes := e.bytes + int64(strings.Count(path, "/"))*r.x.block; r.o.Capacity > 0 && takes > r.o.Capacity {
 		takes, capacity := sizes.Above(takes, r.o.Capacity)
-		return nil, fmt.Errorf("%w: its file and folders take %s, and Options.Capacity is %s", tier.ErrTooLarge, takes, capacity)
+		return nil, fmt.Errorf("%w: its file and folders take %s, and Options.Capacity is %s: raise it",
+			tier.ErrTooLarge, takes, capacity)
 	}
 	return e, nil
 }
 
-// holdParents keeps the parents of a batch from going until the batch is stored, and with them their
-// own ancestors, which are no leaves.
+// holdParents keeps the parents of a batch from being evicted until the batch is stored. Their own ancestors
+// have a child, and are no candidates anyway.
 func (c *putCall) holdParents(puts []tier.Put, entries []*entry) (release func()) {
 	r := c.r
 	var parents []id
@@ -94,6 +99,7 @@ func (c *putCall) holdParents(puts []tier.Put, entries []*entry) (release func()
 		}
 	}
 	r.mu.Lock()
+	// A parent that is not here, or is in the same batch, is held by its path all the same.
 	for _, p := range parents {
 		r.x.holds[p]++
 	}
@@ -111,13 +117,13 @@ func (c *putCall) holdParents(puts []tier.Put, entries []*entry) (release func()
 			}
 		}
 		if len(parents) > 0 {
-			r.x.wake()
+			r.x.wake() // the parents may be evictable now
 		}
 	}
 }
 
-// findAncestors brings ancestors into the index that the search has not reached: else one could go
-// because its child is not known yet.
+// findAncestors enters ancestors into the index that the first search has not reached. Without that, an
+// ancestor that the search finds next could be evicted, because the index does not have its child yet.
 func (c *putCall) findAncestors(paths []string) {
 	r := c.r
 	seen := map[id]bool{}
@@ -128,11 +134,11 @@ func (c *putCall) findAncestors(paths []string) {
 			e := r.x.entries[at]
 			r.mu.Unlock()
 			if e == nil {
-				if e, _ = r.look(c.ctx, p); e == nil {
+				if e, _ = r.findFile(c.ctx, p); e == nil {
 					break
 				}
 			}
-			r.mu.Lock() // e may be one that is being written
+			r.mu.Lock() // link may change the parent of e
 			at = e.parent
 			path, known := e.path(), r.x.entries[at] != nil
 			r.mu.Unlock()
@@ -143,13 +149,13 @@ func (c *putCall) findAncestors(paths []string) {
 	}
 }
 
-// parentOnDisk returns the path of the parent that a file names; empty if it has none.
+// parentOnDisk returns the path of the parent that the head of a file names; empty if it names none.
 func (c *putCall) parentOnDisk(path string) string {
 	r := c.r
-	if r.slots.take(c.ctx) != nil {
+	if r.slots.acquire(c.ctx) != nil {
 		return ""
 	}
-	defer r.slots.free()
+	defer r.slots.release()
 	f, err := r.openObject(path)
 	if err != nil {
 		return ""
@@ -158,66 +164,73 @@ func (c *putCall) parentOnDisk(path string) string {
 	return r.parentOf(f.head.Object)
 }
 
-// start takes room for an object, and has it written, by this goroutine if now is set.
+// start registers an object, reserves its room, and writes it: in this goroutine if now is set, else in a new
+// one. An object that is there already is not written again.
 func (c *putCall) start(p *tier.Put, e *entry, now bool) error {
-	if there, err := c.begin(e); there || err != nil {
+	if stored, err := c.register(e); stored || err != nil {
 		return err
 	}
-	parent := c.mine[e.parent]
-	c.mine[e.id] = e
-	err := c.room(e)
+	parent := c.own[e.parent]
+	c.own[e.id] = e
+	err := c.reserveRoom(e)
 	if err == nil {
-		if err = c.r.slots.take(c.ctx); err != nil {
+		if err = c.r.slots.acquire(c.ctx); err != nil {
 			c.r.locked(func(x *index) { x.unreserve(e) })
 		}
 	}
 	if err != nil {
-		c.r.locked(func(x *index) { x.cancel(e) })
+		c.r.locked(func(x *index) { x.cancelWrite(e) })
 		return err
 	}
 	c.r.locked(func(*index) { c.writing++ })
-	write := func() error {
-		err := errPanicked
-		path := e.path()
-		defer func() {
-			c.r.slots.free()
-			defer func() {
-				if err != nil { // it may have made folders
-					c.r.removeFolders(path)
-				}
-			}()
-			c.r.locked(func(x *index) {
-				c.writing-- // with the change that room waits for
-				if err == nil {
-					e.pass = c.r.pass
-					x.publish(e)
-					return
-				}
-				x.unreserve(e)
-				x.cancel(e)
-			})
-		}()
-		err = c.write(e, p, parent)
-		return err
-	}
 	if now {
-		return write()
+		return c.store(p, e, parent)
 	}
-	c.wg.Go(func() { p.Err = c.r.explainFor("storing", p.Object.Key, write()) })
+	c.wg.Go(func() { p.Err = c.r.explainFor("storing", p.Object.Key, c.store(p, e, parent)) })
 	return nil
 }
 
-// errPanicked is what an object has whose reader panics; nobody sees it.
+// store writes the file of e, and then moves e on: to present, or out of the index with its reservation. It
+// does so also if the reader of a stream panics, since no other call may touch an entry that is being
+// written.
+func (c *putCall) store(p *tier.Put, e, parent *entry) (err error) {
+	path := e.path() // unreserve replaces e.folder
+	err = errPanicked
+	defer func() {
+		c.r.slots.release()
+		c.r.locked(func(x *index) {
+			c.writing-- // in one step with the change of room, for reserveRoom of another object
+			if err == nil {
+				// A search that is under way may have passed the folder already: it must not take e for
+				// missing.
+				e.lastSearch = c.r.searchNumber
+				x.publish(e)
+				return
+			}
+			x.unreserve(e)
+			x.cancelWrite(e)
+		})
+		if err != nil { // the write may have made folders
+			c.r.removeFolders(path)
+		}
+	}()
+	return c.write(e, p, parent)
+}
+
+// errPanicked stands for a write that has not returned: the reader (Put.From) panicked. The panic itself is
+// what the caller gets.
 var errPanicked = errors.New("the reader of the object has panicked")
 
+// locked calls f with mu held.
 func (r *root) locked(f func(x *index)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f(r.x)
 }
 
-// begin enters e as being written, or reports that the object is there.
-func (c *putCall) begin(e *entry) (there bool, err error) {
+// register enters e into the index as being written, or reports that the object is stored already. It waits
+// while another call removes the file of the same path. An object that another call is writing is ErrPending.
+func (c *putCall) register(e *entry) (stored bool, err error) {
 	r := c.r
 	for searched := false; ; {
 		if err := c.ctx.Err(); err != nil {
@@ -225,25 +238,29 @@ func (c *putCall) begin(e *entry) (there bool, err error) {
 		}
 		r.mu.Lock()
 		old := r.x.entries[e.id]
+		// Twice the index is not enough: it may lack a file, and the file of an entry may have been removed
+		// by others. Then findFile corrects it, once.
 		unknown := old == nil && !r.authoritative() || old != nil && old.state == present && r.o.Shared
 		if old == nil && (!unknown || searched) {
-			r.x.begin(e)
+			r.x.startWrite(e)
 			r.mu.Unlock()
 			return false, nil
 		}
 		if old != nil && old.state == present && (!unknown || searched) {
 			if old.key != e.key {
 				r.mu.Unlock()
-				return false, fmt.Errorf("the layout %s has the file %s for another key as well, and its object is there: %w", r.o.Layout.Name(), e.path(), fs.ErrInvalid)
+				return false, fmt.Errorf("the layout %s has the file %s for another key, too, whose object is there: delete it: %w",
+					r.o.Layout.Name(), e.path(), fs.ErrInvalid)
 			}
-			old.looked = r.o.now().UnixNano()
+			old.lastAsked = r.o.now().UnixNano()
 			r.mu.Unlock()
 			return true, nil
 		}
 		var wait chan struct{}
 		if old != nil && old.state != present {
 			wait = old.done
-			if old.state == writing && c.mine[e.id] != old {
+			// The same object may be in the batch twice: the second one waits for the first.
+			if old.state == writing && c.own[e.id] != old {
 				r.mu.Unlock()
 				return false, tier.ErrPending
 			}
@@ -256,15 +273,19 @@ func (c *putCall) begin(e *entry) (there bool, err error) {
 			}
 			continue
 		}
-		if _, err := r.look(c.ctx, e.path()); err != nil && !errors.Is(err, tier.ErrNotFound) && !errors.Is(err, tier.ErrPending) && !errors.Is(err, fs.ErrPermission) {
-			return false, err // a file that can't be read is replaced
+		_, err := r.findFile(c.ctx, e.path())
+		// A file that this user may not read is replaced.
+		if err != nil && !errors.Is(err, tier.ErrNotFound) && !errors.Is(err, tier.ErrPending) &&
+			!errors.Is(err, fs.ErrPermission) {
+			return false, err
 		}
 		searched = true
 	}
 }
 
-// room reserves the room of e, and lets others go for it.
-func (c *putCall) room(e *entry) error {
+// reserveRoom reserves the room of e, and evicts other objects for it. It waits for room that is about to
+// become free, and fails with ErrFull if nothing can be evicted.
+func (c *putCall) reserveRoom(e *entry) error {
 	r := c.r
 	for {
 		if err := c.ctx.Err(); err != nil {
@@ -272,15 +293,18 @@ func (c *putCall) room(e *entry) error {
 		}
 		r.mu.Lock()
 		x, capacity := r.x, r.o.Capacity
-		if (capacity == 0 || x.taken()+e.bytes+int64(x.missing(e))*x.block <= capacity) && (r.most == 0 || len(x.entries)+len(x.places)+x.missing(e) <= r.most) {
+		bytes, items := x.occupied()+e.bytes+int64(x.missing(e))*x.block, len(x.entries)+len(x.subfolders)+x.missing(e)
+		if (capacity == 0 || bytes <= capacity) && (r.maxItems == 0 || items <= r.maxItems) {
 			x.reserve(e)
 			r.mu.Unlock()
 			return nil
 		}
 		need, items := r.excess(e.bytes, x.missing(e))
-		victims := x.choose(need, items, r.o.now(), r.o.MinAge)
-		// What is going frees room soon, and what this call still writes may go when it is complete.
-		wait := need <= 0 && items <= 0 || x.leaving > 0 || c.writing > 0
+		// The removal of the victims starts here, under the lock, so that no other Put counts on the same
+		// room.
+		victims := x.chooseVictims(need, items, r.o.now(), r.o.MinAge)
+		// Removals free room soon, and what this call still writes can be evicted when it is complete.
+		wait := need <= 0 && items <= 0 || x.removing > 0 || c.writing > 0
 		changed := x.changed
 		r.mu.Unlock()
 		switch {
@@ -294,39 +318,43 @@ func (c *putCall) room(e *entry) error {
 			case <-c.ctx.Done():
 			}
 		default:
-			return fmt.Errorf("%w for %s: Options.Capacity is %s, the most files and folders are %d, and nothing else may go now", tier.ErrFull, sizes.Text(e.bytes), sizes.Text(capacity), r.most)
+			return fmt.Errorf("%w for %s: Options.Capacity is %s, the most files and folders are %d, and nothing "+
+				"else can be evicted now: raise the capacity, or try again later", tier.ErrFull, sizes.Text(e.bytes),
+				sizes.Text(capacity), r.maxItems)
 		}
 	}
 }
 
-// excess is how many bytes, and how many files and folders, have to go for so many more bytes and folders,
-// beside what goes already. The caller has the lock.
+// excess returns how many bytes, and how many files and folders, have to be evicted for so many more bytes
+// and folders, beside those that are being removed. The caller holds mu.
 func (r *root) excess(more int64, folders int) (need int64, items int) {
 	if r.o.Capacity > 0 {
-		need = r.x.taken() - r.x.freeing() + more + int64(folders)*r.x.block - r.o.Capacity
+		need = r.x.occupied() - r.x.leavingBytes() + more + int64(folders)*r.x.block - r.o.Capacity
 	}
-	if r.most > 0 {
-		items = r.x.items() + folders - r.most
+	if r.maxItems > 0 {
+		items = r.x.items() + folders - r.maxItems
 	}
 	return need, items
 }
 
-// evict takes the files of claimed objects away.
+// evict removes the files of victims, which are removing. After an error the others become present again.
 func (r *root) evict(victims []*entry) error {
 	var failed error
 	for _, e := range victims {
 		failpoint.Hit("disk.evict")
-		err := failed // after an error the others stay
+		err := failed
 		if err == nil {
-			err = r.takeAway(e)
+			err = r.removeVictim(e)
 		}
+		// The entry leaves the index after the file is gone: a Put of the same key that comes earlier waits,
+		// so that this removal can't take its new file.
 		r.mu.Lock()
 		if err == nil {
-			r.remember(e)
-			r.x.drop(e, forRoom)
+			r.noteRemoved(e)
+			r.x.endRemoval(e, evicted)
 			r.counted.evicted.Add(1)
 		} else {
-			r.x.unclaim(e)
+			r.x.cancelRemoval(e)
 			if !errors.Is(err, errRewritten) {
 				failed = err
 			}
@@ -336,15 +364,17 @@ func (r *root) evict(victims []*entry) error {
 	return failed
 }
 
-// errRewritten is a file of a shared tree that somebody has written again.
+// errRewritten is a victim of a shared tree that another program has written again.
 var errRewritten = errors.New("the file was written again")
 
-// takeAway removes the file of e, which is claimed.
-func (r *root) takeAway(e *entry) error {
+// removeVictim removes the file of e, which is removing. In a shared tree the file stays if its time is not
+// the newest that was seen: it is young then.
+func (r *root) removeVictim(e *entry) error {
 	if r.o.Shared {
 		info, err := r.folder.lstat(e.path())
-		if err == nil && info.ModTime().UnixNano() != e.seen {
-			r.locked(func(*index) { e.seen = info.ModTime().UnixNano() }) // and modified stays: the next look reads the file
+		if err == nil && info.ModTime().UnixNano() != e.newest {
+			// e.modified stays, so that the next lookup reads the head again.
+			r.locked(func(*index) { e.newest = info.ModTime().UnixNano() })
 			return errRewritten
 		}
 	}
@@ -357,9 +387,9 @@ func (r *root) takeAway(e *entry) error {
 	return err
 }
 
-// explainFor is explain for an object; errors of the caller's own readers and writers stay as they are.
+// explainFor is explain for an object. A callerError is returned unchanged.
 func (r *root) explainFor(doing string, k tier.Key, err error) error {
-	var own asIs
+	var own callerError
 	switch {
 	case err == nil:
 		return nil

@@ -14,39 +14,48 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// root is an open folder with its index. A level has one, and another one after the folder vanished
-// and came back.
+// root is an open folder with its index. A level has one root at a time: a new one replaces it when the
+// folder was removed and is there again.
 type root struct {
-	o       Options
-	folder  *folder
-	most    int   // files and folders in the index; 0 is no bound
-	slots   slots // of files that may be open
-	heads   slots // the same for files of which only the head is read, which waits for no writing and no stream
-	counted *counters
+	o        Options
+	folder   *folder
+	maxItems int   // the most files and folders in the index; 0 is no bound
+	slots    slots // tokens of files that may be open
+	heads    slots // the same where only the head is read: Stat must not wait behind writes and streams
+	counted  *counters
 
-	mu sync.Mutex // guards what follows; nothing waits or does input or output under it
+	// mu guards the fields up to indexed, and the fields of entries that change once the entry is in the
+	// index. Nothing waits, reads or writes files while it holds mu. A method that writes or removes the file
+	// of an entry first moves the entry to the state writing or removing under mu; until that method changes
+	// the state again, no other method touches the file.
+	mu sync.Mutex
 	x  *index
-	// complete is whether the first search has ended, so that the index has every file.
+	// complete is set when the first search has ended without an error: the index then has every file.
 	complete bool
 	search   Search
-	// damaged are files that stay in their place, by path, with the time that was counted.
+	// damaged has the modification time of each file that was counted as damaged and stays at its path, since
+	// it could not be removed or the root is only read: each time counts once.
 	damaged map[id]int64
-	emptied map[string]struct{} // folders of a shared tree that may be empty since something was taken away
-	pass    uint32              // number of the search
-	indexed chan struct{}       // closed after the first search
+	// folders of a shared tree that may be empty, since this level removed a file in them
+	emptied      map[string]struct{}
+	searchNumber uint32        // of the current or last search
+	indexed      chan struct{} // closed after the first search
 
 	ctx    context.Context // ends with the root
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
-	// replaced is set before the root is closed because the level has another one: calls that are still in it fail with
-	// errors of files that are closed.
+	// replaced is set before the root is closed in favour of a new one. Calls that still use the old root
+	// then fail with fs.ErrClosed, which explain turns into an error that says so.
 	replaced atomic.Bool
 }
 
-// counters are those of a level, whatever its roots.
+// counters are those of a level. They outlive its roots.
 type counters struct{ evicted, corrupt atomic.Int64 }
 
-// openRoot opens a folder. create makes it if it is not there.
+// openRoot opens a folder, in this order: lock, identity, temporary files, damaged files, index. Nothing is
+// removed before the lock is held and the layout is known to be the right one. create makes the folder if it
+// is not there; a folder that was removed while the level had it is not made again, since its file system may
+// only be unmounted.
 func openRoot(path string, o Options, create bool, c *counters) (_ *root, err error) {
 	if create && !o.ReadOnly {
 		if err := os.MkdirAll(path, 0o700); err != nil {
@@ -81,10 +90,10 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 			return nil, err
 		}
 	} else {
-		if ownedByOther(info) {
-			return nil, fmt.Errorf("disk: %s belongs to another user: use a folder of your own, or Options.ReadOnly: %w", path, os.ErrPermission)
+		if err := refuseOtherOwner(path, info); err != nil {
+			return nil, err
 		}
-		if f.lock, err = takeLock(dir, path, o); err != nil {
+		if f.lock, err = lockRoot(dir, path, o); err != nil {
 			return nil, err
 		}
 		defer func() {
@@ -92,6 +101,7 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 				err = errors.Join(err, unlock(f.lock))
 			}
 		}()
+		// The lock file stands for the root: if the path leads to another file later, the root was replaced.
 		if f.self, err = f.lock.Stat(); err != nil {
 			return nil, err
 		}
@@ -104,7 +114,8 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 	}
 	block := blockSize(f.dir)
 	r := &root{
-		o: o, folder: f, most: mostItems(f.dir, o), slots: make(slots, o.Workers), heads: make(slots, max(1, o.Workers/2)), counted: c,
+		o: o, folder: f, maxItems: maxItemsFor(f.dir, o), counted: c,
+		slots: make(slots, o.Workers), heads: make(slots, max(1, o.Workers/2)),
 		x: newIndex(block), indexed: make(chan struct{}), damaged: map[id]int64{}, emptied: map[string]struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -112,32 +123,34 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 	return r, nil
 }
 
-// The index has at most one file or folder for each shareOfItem bytes of the capacity, so that its memory is
-// a small part of that. A root of any size has leastItems.
+// The index has at most one file or folder for each bytesPerItem bytes of the capacity, so that the memory of
+// the index is a small part of the capacity. Every root may have minItems, however small it is.
 const (
-	shareOfItem = 64 << 10
-	leastItems  = 64 << 10
+	bytesPerItem = 64 << 10
+	minItems     = 64 << 10
 )
 
-// mostItems bounds the index of a root. One that is only read has what is there, and so has a shared tree
-// that nobody has told this level to keep small: others' files would go for the bound.
-func mostItems(dir *os.File, o Options) int {
+// maxItemsFor returns the most files and folders in the index of a root; 0 is no bound. A root that is only
+// read has no bound, since nothing can be evicted. Nor has a shared tree without a Capacity: this level would
+// remove files of other programs only to keep its own index small.
+func maxItemsFor(dir *os.File, o Options) int {
 	switch {
 	case o.ReadOnly || o.Shared && o.Capacity == 0:
 		return 0
 	case o.items > 0:
 		return o.items
 	case o.Capacity > 0:
-		return int(max(o.Capacity/shareOfItem, leastItems))
+		return int(max(o.Capacity/bytesPerItem, minItems))
 	}
-	return int(max(fileSystemSize(dir)/shareOfItem, leastItems))
+	return int(max(fileSystemSize(dir)/bytesPerItem, minItems))
 }
 
-// readIdentity compares the options with what a root says about itself, if it does, and takes its space from there.
+// readIdentity compares the options with the lock file of a root that is only read, and sets the space from
+// there. A tree of other programs has no lock file.
 func (o *Options) readIdentity(dir *os.Root, path string) error {
 	f, err := dir.Open(lockPath)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // a tree of other programs
+		return nil
 	}
 	if err != nil {
 		return err
@@ -156,14 +169,9 @@ func (o *Options) readIdentity(dir *os.Root, path string) error {
 	return nil
 }
 
-// sweep removes temporary files: they belong to the dead, since this process has the lock.
+// sweep removes all temporary files. The processes that wrote them are dead, since this process has the lock.
 func (f *folder) sweep() error {
-	d, err := f.root.Open(tempDir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
+	names, err := f.names(tempDir)
 	if err != nil {
 		return err
 	}
@@ -176,14 +184,14 @@ func (f *folder) sweep() error {
 	return nil
 }
 
-// close ends the root. Nobody calls it any more.
+// close ends the root, after the calls that use it.
 func (r *root) close() error {
 	r.cancel()
 	r.tasks.Wait()
 	return r.folder.close()
 }
 
-// pathOf returns the path of a key: ErrNotFound for one that can't be here.
+// pathOf returns the path of a key. It fails with ErrNotFound for a key of another space.
 func (r *root) pathOf(k tier.Key) (string, error) {
 	if err := k.Validate(); err != nil {
 		return "", err
@@ -193,18 +201,20 @@ func (r *root) pathOf(k tier.Key) (string, error) {
 	}
 	p, err := r.o.Layout.Path(k)
 	if err == nil && (!fs.ValidPath(p) || p == "." || p == ownDir || strings.HasPrefix(p, ownDir+"/")) {
-		err = fmt.Errorf("disk: the layout %s has for %v the path %q, which leads out of the root or to its own files: %w", r.o.Layout.Name(), k, p, fs.ErrInvalid)
+		err = fmt.Errorf("disk: the layout %s has for %v the path %q, which is outside the root or in .ringcache: %w",
+			r.o.Layout.Name(), k, p, fs.ErrInvalid)
 	}
 	return p, err
 }
 
-// authoritative reports whether the index alone answers what is not there.
+// authoritative reports whether a key that the index lacks is a miss without a look at the disk. The caller
+// holds mu.
 func (r *root) authoritative() bool { return r.complete && !r.o.Shared && !r.o.ReadOnly }
 
-// remember notes that the file of e was taken away, for those who have it open and would enter it into the
+// noteRemoved notes that the file of e was removed, for those who have it open and would enter it into the
 // index. A complete index takes nothing more in. The caller has the lock.
-func (r *root) remember(e *entry) {
+func (r *root) noteRemoved(e *entry) {
 	if !r.authoritative() {
-		r.x.remember(e.id)
+		r.x.noteRemoved(e.id)
 	}
 }

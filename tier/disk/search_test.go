@@ -49,7 +49,8 @@ func TestIndexOfManyFiles(t *testing.T) {
 	full := time.Since(start)
 	require.Equal(t, before, l.Usage())
 	require.EqualValues(t, n, l.Indexed().Files)
-	t.Logf("%d files: the first hit after %v (%d files in the index), the full index after %v", n, hit, known.Files, full)
+	t.Logf("%d files: the first hit after %v (%d files in the index), the full index after %v", n, hit, known.Files,
+		full)
 }
 
 // flat is a layout with all files in the root.
@@ -110,7 +111,7 @@ func TestServedWithoutIndex(t *testing.T) {
 	block, unblock := gate()
 	defer unblock()
 	o := Options{fail: func(op operation, p string) error {
-		if op == opList && p != "." && filepath.Dir(p) == "." {
+		if op == opReadDir && p != "." && filepath.Dir(p) == "." {
 			<-block
 		}
 		return nil
@@ -127,7 +128,7 @@ func TestServedWithoutIndex(t *testing.T) {
 	requireMiss(t, stat(l, "3"))
 	_, err := get(l, "5")
 	require.ErrorIs(t, err, tier.ErrCorrupt)
-	require.NoError(t, l.Promise(t.Context(), []tier.Key{keyOf("4")}, time.Now().Add(time.Hour))[0].Err)
+	require.NoError(t, l.Pin(t.Context(), []tier.Key{keyOf("4")}, time.Now().Add(time.Hour))[0].Err)
 	unblock()
 	require.NoError(t, l.WaitIndex(t.Context()))
 	require.EqualValues(t, 6-2+1, l.Usage().Objects)
@@ -179,7 +180,7 @@ func TestVanishedWhileItIsSearched(t *testing.T) {
 	defer unblock()
 	var once sync.Once
 	l = open(t, dir, Options{rescan: time.Millisecond, fail: func(op operation, p string) error {
-		if op == opList && p == "." {
+		if op == opReadDir && p == "." {
 			once.Do(func() { <-block })
 		}
 		return nil
@@ -212,7 +213,7 @@ func TestLateLookupDoesNotBringBack(t *testing.T) {
 	require.NoError(t, err)
 	defer f.file.Close()
 	require.NoError(t, l.Delete(t.Context(), []tier.Key{keyOf("a")})[0])
-	require.Nil(t, r.adopt(p, f, 0))
+	require.Nil(t, r.indexFile(p, f, 0))
 	requireMiss(t, stat(l, "a"))
 }
 

@@ -46,7 +46,9 @@ func (plain) ParseHead(path string, file io.ReaderAt, size int64) (Head, error) 
 }
 
 func sharedOptions(now *time.Time) Options {
-	return Options{Layout: plain{}, Space: "space", Shared: true, MinAge: time.Hour, now: func() time.Time { return *now }}
+	return Options{Layout: plain{}, Space: "space", Shared: true, MinAge: time.Hour, now: func() time.Time {
+		return *now
+	}}
 }
 
 func write(t testing.TB, dir, name, text string) {
@@ -264,7 +266,7 @@ func TestFileOfAnotherKeyIsAStranger(t *testing.T) {
 		_, err := get(l, "A")
 		requireMiss(t, err)
 		requireMiss(t, stat(l, "A"))
-		requireMiss(t, l.Promise(t.Context(), []tier.Key{keyOf("A")}, time.Now().Add(time.Hour))[0].Err)
+		requireMiss(t, l.Pin(t.Context(), []tier.Key{keyOf("A")}, time.Now().Add(time.Hour))[0].Err)
 		requireMiss(t, l.Delete(t.Context(), []tier.Key{keyOf("A")})[0])
 		require.ErrorIs(t, put(l, objectOf("A", 1), []byte("A")), fs.ErrInvalid)
 		mustGet(t, l, "a", 100)
@@ -290,7 +292,7 @@ func TestFileReplacedByOneOfTheSameSize(t *testing.T) {
 		l := ready(t, dir, Options{Layout: LMCache{}, Space: "space", Shared: true})
 		require.NoError(t, put(l, tier.Object{Key: k, Size: 16, Note: first}, make([]byte, 16)))
 		until := time.Now().Add(time.Hour)
-		require.NoError(t, l.Promise(t.Context(), []tier.Key{k}, until)[0].Err)
+		require.NoError(t, l.Pin(t.Context(), []tier.Key{k}, until)[0].Err)
 		path := filepath.Join(dir, "x.data")
 		require.NoError(t, os.WriteFile(path+".tmp", append(second, make([]byte, 16)...), 0o600))
 		require.NoError(t, os.Chtimes(path+".tmp", until, until)) // any other time
@@ -314,7 +316,10 @@ func TestFileReplacedWhenItWasToGo(t *testing.T) {
 	first[0], first[8], second[0], second[8] = 16, 2, 16, 3
 	x, y := tier.Key{Space: "space", Name: "x"}, tier.Key{Space: "space", Name: "y"}
 	l := ready(t, dir, Options{
-		Layout: LMCache{}, Space: "space", Shared: true, Capacity: 4096, MinAge: time.Hour, rescan: time.Hour, now: func() time.Time { return now },
+		Layout: LMCache{}, Space: "space", Shared: true, Capacity: 4096, MinAge: time.Hour, rescan: time.Hour,
+		now: func() time.Time {
+			return now
+		},
 	})
 	require.NoError(t, put(l, tier.Object{Key: x, Size: 16, Note: first}, make([]byte, 16)))
 	now = now.Add(2 * time.Hour)

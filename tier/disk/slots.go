@@ -6,16 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// slots bound what is done at a time: each has room for one token for each that may do it.
+// slots bounds how many goroutines do something at the same time: the channel has room for that many tokens.
 type slots chan struct{}
 
-// take waits for a slot. free gives it back.
-func (s slots) take(ctx context.Context) error {
+// acquire waits for a slot, and release gives it back. A free slot is granted even if the context has ended.
+func (s slots) acquire(ctx context.Context) error {
 	select {
 	case s <- struct{}{}:
 		return nil
 	default:
 	}
+	// No slot is free: only now does the end of the context count.
 	select {
 	case s <- struct{}{}:
 		return nil
@@ -24,10 +25,10 @@ func (s slots) take(ctx context.Context) error {
 	}
 }
 
-func (s slots) free() { <-s }
+func (s slots) release() { <-s }
 
-// forEach calls f for 0 to n-1, in this order, from at most so many goroutines, and waits. A panic of f is the
-// caller's.
+// forEach calls f for 0 to n-1, in this order, from at most so many goroutines, and waits for all. A panic of
+// f is raised again in the calling goroutine, which can recover from it.
 func forEach(n, workers int, f func(i int)) {
 	workers = min(n, workers)
 	if workers <= 1 {

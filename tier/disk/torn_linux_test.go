@@ -60,8 +60,8 @@ func (w *torn) is(file []byte, how string, at int) {
 	require.NoError(w.t, put(w.l, objectOf("torn", w.size), content("torn", w.size)))
 }
 
-// TestTornAtEveryByte: a file of 4 KiB, cut at every byte, with every byte flipped, zeroed from every byte on, and
-// with bytes behind its end. The race detector sees a fifth of the bytes.
+// TestTornAtEveryByte: a file of 4 KiB, cut at every byte, with every byte flipped, zeroed from every byte
+// on, and with bytes behind its end. The race detector sees a fifth of the bytes.
 func TestTornAtEveryByte(t *testing.T) {
 	w := newTorn(t, 4096-nativeAlign, Options{})
 	require.Equal(t, 4096, len(w.whole))
@@ -92,7 +92,8 @@ func TestTornLargeFile(t *testing.T) {
 	}
 	w := newTorn(t, size, Options{})
 	var at []int
-	for _, border := range []int{0, 8, 12, 16, 24, 32, 36, 48, 60, 64, 4096, 8192, blockBytes, blockBytes + 64, len(w.whole) / 2 &^ 4095, len(w.whole) &^ 4095, len(w.whole)} {
+	for _, border := range []int{0, 8, 12, 16, 24, 32, 36, 48, 60, 64, 4096, 8192, blockBytes, blockBytes + 64,
+		len(w.whole) / 2 &^ 4095, len(w.whole) &^ 4095, len(w.whole)} {
 		for _, a := range []int{border - 1, border, border + 1} {
 			if a >= 0 && a < len(w.whole) {
 				at = append(at, a)
@@ -324,7 +325,8 @@ func TestLinkedFolder(t *testing.T) {
 	require.NoError(t, os.Rename(parent, parent+".moved"))
 	require.NoError(t, os.Symlink(filepath.Base(parent)+".moved", parent))
 	f := l.currentRoot().folder
-	for name, open := range map[string]func(string) (*os.File, error){"openat2": f.openNoLinks, "os.Root": f.openByRoot} {
+	for name, open := range map[string]func(string) (*os.File, error){"openat2": f.openNoLinks,
+		"os.Root": f.openByRoot} {
 		path, err := Native{}.Path(keyOf("a"))
 		require.NoError(t, err)
 		_, err = open(path)

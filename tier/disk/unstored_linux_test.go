@@ -21,12 +21,20 @@ func TestUnstoredAfterDamage(t *testing.T) {
 		do     func(t *testing.T, file string)
 	}{
 		{"nothing", true, func(*testing.T, string) {}},
-		{"cut", true, func(t *testing.T, file string) { require.NoError(t, os.WriteFile(file, []byte("ringobj"), 0o600)) }},
+		{"cut", true, func(t *testing.T, file string) {
+			require.NoError(t, os.WriteFile(file, []byte("ringobj"), 0o600))
+		}},
 		{"empty", true, func(t *testing.T, file string) { require.NoError(t, os.WriteFile(file, nil, 0o600)) }},
-		{"strange", true, func(t *testing.T, file string) { require.NoError(t, os.WriteFile(file, make([]byte, 5000), 0o600)) }},
-		{"unreadable", true, func(t *testing.T, file string) { require.NoError(t, os.WriteFile(file, []byte("x"), 0)) }},
+		{"strange", true, func(t *testing.T, file string) {
+			require.NoError(t, os.WriteFile(file, make([]byte, 5000), 0o600))
+		}},
+		{"unreadable", true, func(t *testing.T, file string) {
+			require.NoError(t, os.WriteFile(file, []byte("x"), 0))
+		}},
 		{"link", true, func(t *testing.T, file string) { require.NoError(t, os.Symlink("/etc/passwd", file)) }},
-		{"link in a circle", true, func(t *testing.T, file string) { require.NoError(t, os.Symlink(filepath.Base(file), file)) }},
+		{"link in a circle", true, func(t *testing.T, file string) {
+			require.NoError(t, os.Symlink(filepath.Base(file), file))
+		}},
 		{"pipe", true, func(t *testing.T, file string) { require.NoError(t, makePipe(file)) }},
 		{"empty folder", true, func(t *testing.T, file string) { require.NoError(t, os.Mkdir(file, 0o700)) }},
 		{"folder", false, func(t *testing.T, file string) {

@@ -14,18 +14,20 @@ import (
 type Verified struct {
 	Path   string      // relative to the root
 	Object tier.Object // if its head can be read
-	// Err is nil if every byte is right, and ErrCorrupt if not, or if somebody is still writing the file. It
-	// is ErrPath for a file at a path where the layout has none, fs.ErrInvalid for what is no object but lies
-	// where one could be, such as a link, and ErrUnavailable if the file could not be read.
+	// Err is nil if every byte is right, and ErrCorrupt if not, or if another program is still writing the
+	// file. It is ErrPath for a file at a path where the layout has none, fs.ErrInvalid for anything else
+	// than an object at a path of the layout, such as a link, and ErrUnavailable if the file could not be
+	// read.
 	Err error
 }
 
-// verify reads every file. It calls started when Close need not wait for it any more: so yield may close the
-// level.
+// verify reads every file. It calls started once r.tasks counts the reading goroutine: from then on Close
+// waits for that and not for this call, so yield may close the level.
 func (r *root) verify(ctx context.Context, started func(), yield func(Verified) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
+	// The walk verifies several files side by side, and yield is called by this goroutine alone.
 	found := make(chan Verified)
 	done := make(chan error, 1)
 	r.tasks.Go(func() {
@@ -43,6 +45,8 @@ func (r *root) verify(ctx context.Context, started func(), yield func(Verified) 
 		close(found)
 	})
 	started()
+	// After yield has returned false, the rest is received and dropped until the walk has noticed the end of
+	// ctx.
 	stopped := false
 	for v := range found {
 		if !stopped && !yield(v) {
@@ -60,30 +64,31 @@ func (r *root) verify(ctx context.Context, started func(), yield func(Verified) 
 	return err
 }
 
-// verifyFile reports whether there is anything to say about a file: it may be gone.
+// verifyFile reads one file. It returns false for a file that was removed or replaced meanwhile.
 func (r *root) verifyFile(ctx context.Context, p string, mode fs.FileMode) (v Verified, ok bool) {
 	v.Path = p
 	if !mode.IsRegular() {
-		v.Err = fmt.Errorf("disk: %s is no object, but a %s: %w", p, r.kindOf(p, mode), fs.ErrInvalid)
+		v.Err = fmt.Errorf("disk: %s is not an object, but a %s: %w", p, r.kindOf(p, mode), fs.ErrInvalid)
 		return v, true
 	}
-	if r.slots.take(ctx) != nil {
+	if r.slots.acquire(ctx) != nil {
 		return v, false
 	}
-	defer r.slots.free()
+	defer r.slots.release()
 	f, err := r.openObject(p)
 	if err == nil {
 		defer f.file.Close()
 		v.Object = f.head.Object
 		if _, err = r.read(ctx, p, f, &tier.Get{To: io.Discard}); err != nil {
-			f.lookAgain()
+			f.refreshInfo()
 		}
 	}
 	switch {
 	case err == nil:
 		return v, true
 	case errors.Is(err, tier.ErrCorrupt):
-		v.Err = r.damage(p, f.info, err)
+		// missDamaged reports a file without ErrCorrupt if it was replaced meanwhile: that is a newer file.
+		v.Err = r.missDamaged(p, f.info, err)
 		if errors.Is(v.Err, errYoung) {
 			v.Err = fmt.Errorf("%w: %w", tier.ErrCorrupt, v.Err)
 		}
@@ -101,7 +106,7 @@ func (r *root) verifyFile(ctx context.Context, p string, mode fs.FileMode) (v Ve
 	return v, true
 }
 
-// kindOf says what is at a path in place of a regular file.
+// kindOf names what is at a path in place of a regular file.
 func (r *root) kindOf(p string, mode fs.FileMode) string {
 	switch t := mode.Type(); {
 	case t&fs.ModeSymlink != 0:

@@ -74,7 +74,7 @@ func (l *Level) get(ctx context.Context, g *tier.Get) error {
 	if err != nil {
 		return answer(g.Key, err)
 	}
-	o, ok := describe(x)
+	o, ok := describeAs(g.Key, x)
 	if !ok {
 		return &objectError{key: g.Key, kind: tier.ErrNotFound, cause: tier.ErrCorrupt}
 	}

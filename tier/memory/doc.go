@@ -10,22 +10,23 @@
 //
 // Leases stand in a file <name>.leases beside the segment; docs/format.md describes it. If something
 // damages it, nobody can tell what clients of the dead process still need. Then everything that may be
-// in use stays for ten minutes, and nothing is stored meanwhile.
+// in use stays for ten minutes, and nothing new is reserved meanwhile. A reservation whose record is right can be
+// committed all the same.
 //
 // # Leases
 //
 // A lease is open until its time passes or Expire is called. Then it has expired: it loses its pins, and
-// takes no new ones. Without reservations it ends at once, and otherwise with the last of them,
-// tier.WriteTime after its time at the latest; SetUntil opens it again before that end. Release ends it at
-// any time. Its record goes first, in one step for the next process; what a large lease has goes in slices of
-// 64 objects, between which other calls have the level. Each call looks whether the time of a lease has
-// passed, and lets go of at most a slice; a goroutine that is there only for that does the rest. A lease that
-// has expired, or ended, answers so from the first moment on.
+// takes no new ones. Without reservations it ends at once, and otherwise with the last of them, tier.WriteTime
+// after the first call behind its time at the latest; the next process counts that anew. SetUntil opens it
+// again before that end. Release ends it at any time. Its record goes first, in one step for the next process;
+// what a large lease has goes in slices of 64 objects, between which other calls have the level. Each call looks
+// whether the time of a lease has passed, and lets go of at most a slice; a goroutine that is there only for that
+// does the rest. A lease that has expired, or ended, answers so from the first moment on.
 //
 // # Room
 //
-// An object takes its size, 64 bytes, its texts and a rounding to 64. When there is no room the level
-// evicts what costs least to lose, by the time that it takes to make it again and by how objects came
+// An object takes its size, its texts (its tenant twice) and 105 bytes, rounded up to 64. When there is no room
+// the level evicts what costs least to lose, by the time that it takes to make it again and by how objects came
 // back so far; children go before their parents. That time is a hint, see tier.Object.Cost. Of objects
 // that are each other's parents, the one that comes last has no parent.
 //

@@ -6,9 +6,12 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/tier"
 )
 
 // TestFreeRoomIsNotWrittenAfterAKill: opening a segment of a process that was killed wrote to every 64 bytes of its free room, so
@@ -37,4 +40,15 @@ func TestFreeRoomIsNotWrittenAfterAKill(t *testing.T) {
 	require.True(t, bytes.Equal(mark, b[64<<10:]), "nothing was written there")
 	require.NoError(t, put(next, object("b", "", 900<<10)))
 	requireContent(t, next, "b", 900<<10)
+}
+
+// TestRoomOfAnObject: the page of the package says how much an object takes.
+func TestRoomOfAnObject(t *testing.T) {
+	for _, n := range []int{1, 18, 19, 82, 83} {
+		l := open(t, options(t))
+		o := tier.Object{Key: tier.Key{Space: "s", Name: strings.Repeat("n", n)}, Parent: "p", Tenant: "t", Note: []byte("n"), Size: 640}
+		require.NoError(t, put(l, o))
+		texts := int64(1 + n + 1 + 2 + 1) // the tenant twice
+		require.Equal(t, (o.Size+texts+105+63)/64*64, l.Usage().Bytes, "%d bytes of texts", texts)
+	}
 }

@@ -67,7 +67,7 @@ func (x *lease) find(k tier.Key) *item {
 	return x.reserved[k]
 }
 
-// all lists what the lease has.
+// all lists what the lease has, pins first.
 func (x *lease) all() iter.Seq[*item] {
 	return func(yield func(*item) bool) {
 		for _, of := range []map[tier.Key]*item{x.pinned, x.reserved} {
@@ -105,7 +105,9 @@ func (l *Level) Lease(ctx context.Context, o tier.LeaseOptions) (tier.Lease, err
 	if err != nil {
 		return nil, fmt.Errorf("memory: lease %q: %w", o.ID, err)
 	}
-	l.expire()
+	if l.isDue() {
+		l.expire()
+	}
 	return x, nil
 }
 
@@ -196,6 +198,16 @@ func (x *lease) enter() error {
 	return nil
 }
 
+// enterUnexpired is enter for a call that gives the lease something.
+func (x *lease) enterUnexpired() error {
+	err := x.enter()
+	if err == nil && x.expired {
+		x.leave()
+		return x.endedError("its time has passed")
+	}
+	return err
+}
+
 func (x *lease) leave() {
 	x.l.mu.Unlock()
 	x.l.calls.Done()
@@ -203,14 +215,6 @@ func (x *lease) leave() {
 
 func (x *lease) endedError(why string) error {
 	return fmt.Errorf("memory: lease %q: %w: %s", x.id, tier.ErrEnded, why)
-}
-
-func failAll(n int, err error) []tier.Placed {
-	placed := make([]tier.Placed, n)
-	for i := range placed {
-		placed[i].Err = err
-	}
-	return placed
 }
 
 // State implements tier.Lease.

@@ -31,33 +31,38 @@ func (x *lease) setUntil(until time.Time) error {
 	return nil
 }
 
-// Expire implements tier.Lease.
+// Expire implements tier.Lease. A lease without a time gets one in the table, by which the next process ends it.
+// Another keeps its own: the client was told that it may write until then.
 func (x *lease) Expire() {
 	if x.enter() != nil {
 		return
 	}
 	defer x.leave()
-	if !x.expired {
-		x.expire(x.l.now())
-		x.l.startSweep()
+	if x.expired {
+		return
 	}
-}
-
-// Shrink implements tier.Lease. At most a slice goes, and none of the last one, which goes with the lease.
-func (x *lease) Shrink() bool {
-	if x.enter() != nil {
-		return false
+	now := x.l.now()
+	if r := x.record; r.Until == 0 {
+		r.Until = leasetable.Nanoseconds(now)
+		// If the table is away, so is the level.
+		if x.l.touch(func() error { x.place = x.l.table.ReplaceLease(x.place, r); return nil }) == nil {
+			x.record = r
+		}
 	}
-	defer x.leave()
-	if x.size() <= slice {
-		return false
-	}
-	return x.giveUp(slice, true) > 0
+	x.expire(now)
+	x.l.startSweep()
 }
 
 // Release implements tier.Lease. After the end of the level it only gives back the memory that Placed.Bytes
 // gave access to.
-func (x *lease) Release() {
+func (x *lease) Release() { x.release(false) }
+
+// ReleaseSome implements tier.Lease.
+func (x *lease) ReleaseSome() (more bool) { return x.release(true) }
+
+// release ends a lease or, of a large one, gives a slice up if that is enough for the caller. It reports
+// whether there is more.
+func (x *lease) release(some bool) (more bool) {
 	entered := x.l.enter() == nil
 	if entered {
 		defer x.l.calls.Done()
@@ -66,17 +71,22 @@ func (x *lease) Release() {
 	defer x.l.mu.Unlock()
 	switch {
 	case x.isDone():
-		return
+		return false
 	case x.l.ended:
 		x.endInStore()
-		return
-	case x.ended || !entered || x.end() != nil: // if the table is away, it stays
-		return
+		return false
+	case x.ended || !entered:
+		return false
+	case some && x.size() > slice && x.giveUp(slice, true) > 0:
+		return true
+	case x.end() != nil: // if the table is away, it stays
+		return false
 	}
 	for !x.sweep(slice) { // others come between the slices
 		x.l.mu.Unlock()
 		x.l.mu.Lock()
 	}
+	return false
 }
 
 // end ends a lease, in one step for the next process. What it has is still to be let go of.
@@ -93,22 +103,16 @@ func (x *lease) end() error {
 // giveUp gives up to n objects up, pins first, and reservations if they are to go, too. It returns how
 // many it gave up: less than n if there are no more, or the table is away.
 func (x *lease) giveUp(n int, reservations bool) (done int) {
-	for _, it := range x.pinned {
-		if done == n || x.unpin(it) != nil {
-			return done
+	items := make([]*item, 0, n)
+	for it := range x.all() {
+		if len(items) == n || it.res != nil && !reservations {
+			break
 		}
-		done++
+		items = append(items, it)
 	}
-	if !reservations {
-		return done
-	}
-	for _, it := range x.reserved {
-		if done == n || x.abort(it) != nil {
-			return done
-		}
-		done++
-	}
-	return done
+	before := x.size()
+	_ = x.drop(items)
+	return before - x.size()
 }
 
 // sweep lets go of up to n objects that the lease must not have any more: pins of one that has expired,

@@ -30,79 +30,102 @@ func (x *lease) pinAll(keys []tier.Key, prefix bool) []tier.Placed {
 	return placed
 }
 
+// pinSome pins a slice of objects under one lock: each in the store, and then those that are new for the
+// lease in the table, in one go.
 func (x *lease) pinSome(placed []tier.Placed, keys []tier.Key, prefix bool) []tier.Placed {
-	err := x.enter()
-	if err == nil {
-		defer x.leave()
-		if x.expired {
-			err = x.endedError("its time has passed")
+	if err := x.enterUnexpired(); err != nil {
+		if prefix {
+			keys = keys[:1]
 		}
+		return append(placed, slices.Repeat([]tier.Placed{{Err: err}}, len(keys))...)
 	}
+	defer x.leave()
+	begin := len(placed)
+	fresh := make([]*item, 0, len(keys))
 	for _, k := range keys {
+		it, isNew, err := x.hold(k)
+		if isNew {
+			fresh = append(fresh, it)
+		}
 		p := tier.Placed{Err: err}
 		if err == nil {
-			p, p.Err = x.pin(k)
+			p, p.Err = x.placed(it)
 		}
 		placed = append(placed, p)
 		if prefix && p.Err != nil {
 			break
 		}
 	}
+	failpoint.Hit("tier.memory.pin")
+	x.recordAll(fresh, placed[begin:])
+	if miss := slices.IndexFunc(placed, func(p tier.Placed) bool { return p.Err != nil }); prefix && miss >= 0 {
+		return placed[:miss+1]
+	}
 	return placed
 }
 
-func (x *lease) pin(k tier.Key) (tier.Placed, error) {
+// hold lets the store keep an object for the lease. What is new for the lease is not in the table yet.
+func (x *lease) hold(k tier.Key) (it *item, isNew bool, err error) {
 	if err := k.Validate(); err != nil {
-		return tier.Placed{}, err
+		return nil, false, err
 	}
 	if x.reserved[k] != nil {
-		return tier.Placed{}, &objectError{key: k, kind: tier.ErrPending}
+		return nil, false, &objectError{key: k, kind: tier.ErrPending}
 	}
-	o, err := x.req.Lookup(keyText(k), 0)
+	o, err := x.req.Lookup(keyText(k), 0) // also what the lease has: it is a use
 	if err != nil {
-		return tier.Placed{}, answer(k, err)
+		return nil, false, answer(k, err)
 	}
-	if it := x.pinned[k]; it != nil {
-		return x.placed(it)
+	if it = x.pinned[k]; it != nil {
+		return it, false, nil
 	}
-	it := &item{o: o}
+	it = &item{o: o}
 	var ok bool
-	if it.object, ok = describe(o); !ok {
+	if it.object, ok = describeAs(k, o); !ok {
 		err = &objectError{key: k, kind: tier.ErrNotFound}
-	} else if err = x.charge(it, false); err == nil {
-		failpoint.Hit("tier.memory.pin")
-		if err = x.put(it); err != nil {
-			x.credit(it)
-			err = answer(k, err)
-		}
+	} else {
+		err = x.charge(it, false)
 	}
 	if err != nil {
 		x.req.DropID(o.Handle().ID)
-		return tier.Placed{}, err
-	}
-	return x.placed(it)
-}
-
-// put records an item, which the request has already.
-func (x *lease) put(it *item) error {
-	err := x.l.touch(func() (err error) {
-		r := leasetable.Item{Serial: x.record.Serial, Reserved: it.res != nil}
-		if it.res != nil {
-			r.Record = recordOf(it.res.Chunk())
-		} else {
-			r.Record.ID = it.o.Handle().ID
-		}
-		it.place, err = x.l.table.PutItem(r)
-		return err
-	})
-	if err != nil {
-		return err
+		return nil, false, err
 	}
 	x.add(it)
-	return nil
+	return it, true, nil
 }
 
-// add adds an item that is in the table.
+// recordAll puts into the table what is new for the lease, and answered for in placed. What finds no room there
+// is given up again, and the answer about it is the error.
+func (x *lease) recordAll(fresh []*item, placed []tier.Placed) {
+	done := 0
+	err := x.l.touch(func() (err error) {
+		for _, it := range fresh {
+			r := leasetable.Item{Serial: x.record.Serial}
+			if r.Record.ID = it.o.Handle().ID; it.res != nil {
+				r.Reserved, r.Record = true, recordOf(it.res.Chunk())
+			}
+			if it.place, err = x.l.table.PutItem(r); err != nil {
+				return err
+			}
+			done++
+		}
+		return nil
+	})
+	if err == nil {
+		return
+	}
+	for _, it := range fresh[done:] {
+		x.remove(it)
+		x.letGo(it)
+	}
+	for i, p := range placed {
+		if p.Err == nil && x.find(p.Object.Key) == nil {
+			placed[i] = tier.Placed{Err: answer(p.Object.Key, err)}
+		}
+	}
+}
+
+// add adds an item, which is in the table or will be before the call ends.
 func (x *lease) add(it *item) {
 	if it.res != nil {
 		x.reserved[it.object.Key] = it
@@ -139,7 +162,7 @@ func (x *lease) placed(it *item) (tier.Placed, error) {
 // Held implements tier.Lease.
 func (x *lease) Held(keys []tier.Key) []tier.Placed {
 	if err := x.enter(); err != nil {
-		return failAll(len(keys), err)
+		return slices.Repeat([]tier.Placed{{Err: err}}, len(keys))
 	}
 	defer x.leave()
 	placed := make([]tier.Placed, len(keys))
@@ -168,27 +191,41 @@ func (x *lease) unpinSome(keys []tier.Key) {
 		return
 	}
 	defer x.leave()
+	items := make([]*item, 0, len(keys))
 	for _, k := range keys {
 		if it := x.pinned[k]; it != nil {
-			_ = x.unpin(it) // the table is away, and so will be the level
+			items = append(items, it)
 		}
 	}
+	_ = x.drop(items) // the table is away, and so will be the level
 }
 
-func (x *lease) unpin(it *item) error {
-	if err := x.drop(it); err != nil {
-		return err
+// drop gives items up, each once: first in the table, in one go, and then in the store.
+func (x *lease) drop(items []*item) error {
+	dropped := make([]*item, 0, len(items))
+	err := x.l.touch(func() error {
+		for _, it := range items {
+			if x.find(it.object.Key) == it {
+				x.l.table.DropItem(it.place)
+				x.remove(it)
+				dropped = append(dropped, it)
+			}
+		}
+		return nil
+	})
+	for _, it := range dropped {
+		x.letGo(it)
+	}
+	return err
+}
+
+// letGo ends what the store keeps for an item that the lease does not have any more.
+func (x *lease) letGo(it *item) {
+	if it.res != nil {
+		failpoint.Hit("tier.memory.abort")
+		it.res.Discard()
+		return
 	}
 	failpoint.Hit("tier.memory.unpin")
 	x.req.DropID(it.o.Handle().ID)
-	return nil
-}
-
-// drop removes an item from the table and the lease.
-func (x *lease) drop(it *item) error {
-	if err := x.l.touch(func() error { x.l.table.DropItem(it.place); return nil }); err != nil {
-		return err
-	}
-	x.remove(it)
-	return nil
 }

@@ -473,3 +473,54 @@ func TestLargeLeaseInPieces(t *testing.T) {
 	require.Zero(t, l.Usage().Held)
 	require.ErrorIs(t, reader.Pin(keys(names...))[4*slice].Err, tier.ErrEnded)
 }
+
+// refusing is an account that lets a lease have so many objects.
+type refusing struct{ left int }
+
+func (a *refusing) Charge(tier.Charge) error {
+	if a.left == 0 {
+		return tier.ErrFull
+	}
+	a.left--
+	return nil
+}
+func (a *refusing) Credit(int64) { a.left++ }
+func (*refusing) Expired()       {}
+
+// TestPinsOfOneCallThatAreRefused: some of what one call asks for is pinned, and of the rest nothing is kept,
+// whether the account of the lease refuses it or the table of leases is full.
+func TestPinsOfOneCallThatAreRefused(t *testing.T) {
+	for name, o := range map[string]tier.LeaseOptions{"account": {ID: "l", Account: &refusing{2}}, "table": {ID: "l", Account: &refusing{100}}} {
+		t.Run(name, func(t *testing.T) {
+			options := options(t)
+			options.MaxPins = 2
+			if name == "account" {
+				options.MaxPins = 100
+			}
+			l := open(t, options)
+			for _, name := range []string{"a", "b", "c", "d"} {
+				require.NoError(t, put(l, object(name, "", 1000)))
+			}
+			x := leaseOf(t, l, o)
+			for _, pin := range []func([]tier.Key) []tier.Placed{x.Pin, x.PinPrefix} {
+				placed := pin(keys("a", "b", "a", "c", "d", "c"))
+				requirePlaced(t, placed[:3])
+				for _, p := range placed[3:] {
+					require.ErrorIs(t, p.Err, tier.ErrFull)
+					require.Zero(t, p.Offset)
+				}
+				require.NoError(t, l.CheckStructure())
+				require.ElementsMatch(t, keys("a", "b"), x.State().Pinned)
+			}
+			require.Len(t, x.PinPrefix(keys("a", "c", "b")), 2, "a prefix ends with what is refused")
+			x.Unpin(keys("a", "a"))
+			placed := x.Reserve([]tier.Object{object("e", "", 10), object("f", "", 10)})
+			require.NoError(t, placed[0].Err)
+			require.ErrorIs(t, placed[1].Err, tier.ErrFull)
+			require.ElementsMatch(t, keys("e"), x.State().Reserved)
+			require.NoError(t, l.CheckStructure())
+			x.Release()
+			require.Zero(t, l.Usage().Held)
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,14 +134,11 @@ func (l *Level) end(how func() error) error {
 
 // Stat implements tier.Level.
 func (l *Level) Stat(ctx context.Context, keys []tier.Key) []tier.Found {
-	found := make([]tier.Found, len(keys))
 	if err := l.enter(); err != nil {
-		for i := range found {
-			found[i].Err = err
-		}
-		return found
+		return slices.Repeat([]tier.Found{{Err: err}}, len(keys))
 	}
 	defer l.calls.Done()
+	found := make([]tier.Found, len(keys))
 	for i, k := range keys {
 		if found[i].Err = check(ctx, k); found[i].Err == nil {
 			found[i].Object, found[i].Err = l.stat(k)
@@ -162,7 +160,7 @@ func (l *Level) stat(k tier.Key) (tier.Object, error) {
 	if err != nil {
 		return tier.Object{}, answer(k, err)
 	}
-	o, ok := describe(x)
+	o, ok := describeAs(k, x)
 	if !ok {
 		return tier.Object{}, &objectError{key: k, kind: tier.ErrNotFound, cause: tier.ErrCorrupt}
 	}
@@ -171,14 +169,11 @@ func (l *Level) stat(k tier.Key) (tier.Object, error) {
 
 // Delete implements tier.Level.
 func (l *Level) Delete(ctx context.Context, keys []tier.Key) []error {
-	errs := make([]error, len(keys))
 	if err := l.enter(); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(keys))
 	}
 	defer l.calls.Done()
+	errs := make([]error, len(keys))
 	for i, k := range keys {
 		if errs[i] = check(ctx, k); errs[i] == nil {
 			errs[i] = l.delete(k)

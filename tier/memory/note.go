@@ -117,8 +117,15 @@ func parentKey(key string, note []byte) string {
 
 // describe returns what the level was told of an object. ok is false for one that no level put.
 func describe(o *shmstore.Object) (t tier.Object, ok bool) {
-	if t.Key, ok = parseKey(o.Key()); !ok {
+	k, ok := parseKey(o.Key())
+	if !ok {
 		return t, false
 	}
+	return describeAs(k, o)
+}
+
+// describeAs is describe for an object whose key is k.
+func describeAs(k tier.Key, o *shmstore.Object) (t tier.Object, ok bool) {
+	t.Key = k
 	return t, parseNote(o.Note(), &t) && t.Validate() == nil && uint64(t.Size) <= o.Handle().Length
 }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/tier"
@@ -9,105 +10,128 @@ import (
 
 // Reserve implements tier.Lease.
 func (x *lease) Reserve(objects []tier.Object) []tier.Placed {
-	if err := x.enter(); err != nil {
-		return failAll(len(objects), err)
+	if err := x.enterUnexpired(); err != nil {
+		return slices.Repeat([]tier.Placed{{Err: err}}, len(objects))
 	}
 	defer x.leave()
-	if x.expired {
-		return failAll(len(objects), x.endedError("its time has passed"))
-	}
 	placed := make([]tier.Placed, len(objects))
+	fresh := make([]*item, 0, len(objects))
 	for i := range objects {
-		placed[i], placed[i].Err = x.reserve(&objects[i])
+		it, err := x.reserve(&objects[i])
+		if placed[i].Err = err; err == nil {
+			fresh = append(fresh, it)
+			placed[i], placed[i].Err = x.placed(it)
+		}
 	}
+	failpoint.Hit("tier.memory.reserve")
+	x.recordAll(fresh, placed)
 	return placed
 }
 
-func (x *lease) reserve(o *tier.Object) (tier.Placed, error) {
+// reserve takes room for an object. The reservation is not in the table yet.
+func (x *lease) reserve(o *tier.Object) (*item, error) {
 	if err := o.Validate(); err != nil {
-		return tier.Placed{}, err
+		return nil, err
 	}
 	if x.reserved[o.Key] != nil {
-		return tier.Placed{}, &objectError{key: o.Key, kind: tier.ErrPending}
+		return nil, &objectError{key: o.Key, kind: tier.ErrPending}
 	}
 	it := &item{object: *o}
 	if err := x.charge(it, false); err != nil { // before room is made
-		return tier.Placed{}, err
+		return nil, err
 	}
 	var err error
 	if it.res, err = x.l.reserve(x.req, o); err != nil {
 		if x.account != nil {
 			x.account.Credit(o.Size)
 		}
-		return tier.Placed{}, err
+		return nil, err
 	}
 	it.o = it.res.Object()
 	if x.account != nil {
 		x.l.leased.add(it)
 	}
-	failpoint.Hit("tier.memory.reserve")
-	if err := x.put(it); err != nil {
-		x.credit(it)
-		it.res.Discard()
-		return tier.Placed{}, answer(o.Key, err)
-	}
-	return x.placed(it)
+	x.add(it)
+	return it, nil
 }
 
 // Commit implements tier.Lease.
-func (x *lease) Commit(keys []tier.Key) []error { return x.each(keys, x.commit) }
-
-func (x *lease) commit(it *item) error {
-	if it.lost {
-		return &objectError{key: it.object.Key, kind: tier.ErrNotFound, cause: fmt.Errorf("its description was overwritten: %w", tier.ErrCorrupt)}
+func (x *lease) Commit(keys []tier.Key) []error {
+	if err := x.enter(); err != nil {
+		return slices.Repeat([]error{err}, len(keys))
 	}
-	if _, err := it.res.Commit(0); err != nil {
-		_ = x.drop(it) // the reservation is gone
-		return answer(it.object.Key, err)
+	defer x.leave()
+	errs := make([]error, len(keys))
+	committed := make([]*item, 0, len(keys))
+	for i, k := range keys {
+		it := x.reserved[k]
+		if errs[i] = x.commit(k, it); errs[i] == nil {
+			committed = append(committed, it)
+		}
 	}
 	failpoint.Hit("tier.memory.commit")
-	delete(x.reserved, it.object.Key)
-	it.res = nil
-	x.pinned[it.object.Key] = it
-	err := x.l.touch(func() error { x.l.table.SetPinned(it.place); return nil })
+	err := x.l.touch(func() error {
+		for _, it := range committed {
+			x.l.table.SetPinned(it.place)
+		}
+		return nil
+	})
 	if x.expired && err == nil {
-		err = x.unpin(it)
+		err = x.drop(committed)
 	}
-	return err
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i] = err
+		}
+	}
+	x.endIfOver()
+	return errs
 }
 
-// Abort implements tier.Lease.
-func (x *lease) Abort(keys []tier.Key) []error { return x.each(keys, x.abort) }
-
-func (x *lease) abort(it *item) error {
-	if err := x.drop(it); err != nil {
-		return err
+// commit publishes a reservation, which is a pin then. The table does not have that yet.
+func (x *lease) commit(k tier.Key, it *item) error {
+	switch {
+	case it == nil:
+		return x.notReserved(k)
+	case it.lost:
+		return &objectError{key: k, kind: tier.ErrNotFound, cause: fmt.Errorf("its description was overwritten: %w", tier.ErrCorrupt)}
 	}
-	failpoint.Hit("tier.memory.abort")
-	it.res.Discard()
+	if _, err := it.res.Commit(0); err != nil {
+		_ = x.drop([]*item{it}) // the reservation is gone
+		return answer(k, err)
+	}
+	delete(x.reserved, k)
+	it.res = nil
+	x.pinned[k] = it
 	return nil
 }
 
-// each does something with reservations.
-func (x *lease) each(keys []tier.Key, do func(*item) error) []error {
-	errs := make([]error, len(keys))
+func (x *lease) notReserved(k tier.Key) error {
+	return &objectError{key: k, kind: tier.ErrNotFound, cause: fmt.Errorf("lease %q has not reserved it", x.id)}
+}
+
+// Abort implements tier.Lease.
+func (x *lease) Abort(keys []tier.Key) []error {
 	if err := x.enter(); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(keys))
 	}
 	defer x.leave()
+	errs := make([]error, len(keys))
 	for i, k := range keys {
 		if it := x.reserved[k]; it != nil {
-			errs[i] = do(it)
+			errs[i] = x.drop([]*item{it})
 		} else {
-			errs[i] = &objectError{key: k, kind: tier.ErrNotFound, cause: fmt.Errorf("lease %q has not reserved it", x.id)}
+			errs[i] = x.notReserved(k)
 		}
 	}
+	x.endIfOver()
+	return errs
+}
+
+// endIfOver ends a lease that has expired, if its last reservation has gone.
+func (x *lease) endIfOver() {
 	if x.expired && len(x.reserved) == 0 {
 		x.endByTime()
 		x.l.startSweep()
 	}
-	return errs
 }

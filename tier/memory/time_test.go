@@ -100,6 +100,30 @@ func TestLargeExpiryKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
+// TestExpireOutlivesTheProcess: the next process took a lease without a time that had expired for an open one, whose
+// reservations never end. One with a time keeps that, since its client may write until then.
+func TestExpireOutlivesTheProcess(t *testing.T) {
+	for _, has := range []time.Duration{0, time.Hour} {
+		o, c := options(t), newClock()
+		o.Now = c.now
+		l := open(t, o)
+		lo := tier.LeaseOptions{ID: "x"}
+		if has > 0 {
+			lo.Until = c.now().Add(has)
+		}
+		x := leaseOf(t, l, lo)
+		requirePlaced(t, x.Reserve([]tier.Object{object("a", "", 100)}))
+		x.Expire()
+		l = reopen(t, l)
+		c.pass(has)
+		require.Len(t, l.Leases()[0].Reserved, 1) // a call that notices the end
+		c.pass(tier.WriteTime - time.Second)
+		require.Len(t, l.Leases(), 1)
+		c.pass(time.Second)
+		require.Empty(t, l.Leases())
+	}
+}
+
 func keysOf(objects []tier.Object) (keys []tier.Key) {
 	for _, o := range objects {
 		keys = append(keys, o.Key)

@@ -18,8 +18,8 @@ import (
 // benchSizes are a chunk of a small model, an image's embedding, and a large chunk.
 var benchSizes = []struct{ size, batch int }{{16 << 10, 64}, {2600 << 10, 8}, {34 << 20, 2}}
 
-// BenchmarkGet reads batches: by one call, by a call for each, and by the bare protocol, one after the other, into the same
-// memory, which is what a loop around a client does at best.
+// BenchmarkGet reads batches: by one call, by a call for each, and by the bare protocol, one after the other,
+// into the same memory, which is what a loop around a client does at best.
 func BenchmarkGet(b *testing.B) {
 	s := redistest.Start(b)
 	l := open(b, Options{URL: "unix://" + s.Socket(), Timeout: time.Minute})

@@ -18,9 +18,8 @@ func (l *Level) newClient() goredis.UniversalClient {
 	s := &l.settings
 	if s.cluster {
 		var cluster *goredis.ClusterClient
-		// While a server is away the cluster may give its slots to a replica, of which only the others know.
-		// One of all breakers is enough for that, now and then: the client keeps each state of the cluster
-		// for a minute.
+		// While a server is down the cluster may give its slots to a replica, which only the other servers
+		// know. One question for all breakers in each reloadPause is enough.
 		var reloaded atomic.Int64
 		reload := func(ctx context.Context) {
 			now, last := time.Now().UnixNano(), reloaded.Load()
@@ -31,7 +30,7 @@ func (l *Level) newClient() goredis.UniversalClient {
 		cluster = goredis.NewClusterClient(&goredis.ClusterOptions{
 			Addrs:     s.addrs,
 			NewClient: func(o *goredis.Options) *goredis.Client { return l.newNode(o.Addr, nil, reload) },
-			// A slot that moves while it is asked for takes two; none of them waits.
+			// A slot that is being moved takes two redirections, and neither waits.
 			MaxRedirects:           4,
 			MinRetryBackoff:        time.Millisecond,
 			MaxRetryBackoff:        8 * time.Millisecond,
@@ -39,27 +38,32 @@ func (l *Level) newClient() goredis.UniversalClient {
 			ReadTimeout:            -1,
 			WriteTimeout:           -1,
 			DisableRoutingPolicies: true, // it would ask for COMMAND
-			// What has moved shows when it is asked for, and who is away has a breaker that looks for the next one.
+			// A moved slot shows by a redirection, and a server that is down has a breaker that reloads the
+			// state.
 			ClusterStateReloadInterval: 10 * time.Minute,
 		})
 		return cluster
 	}
 	if s.master != "" {
-		return l.newNode("master "+s.master, func(ctx context.Context) (string, error) { return askSentinels(ctx, s) }, nil)
+		return l.newNode("master "+s.master, func(ctx context.Context) (string, error) {
+			return askSentinels(ctx, s)
+		}, nil)
 	}
 	return l.newNode(s.addrs[0], nil, nil)
 }
 
-// newNode makes the client of one server, with its breaker. A server that has to be found has another text in the
-// place of its address. reload, if not nil, is called while the server is away.
-func (l *Level) newNode(addr string, resolve func(context.Context) (string, error), reload func(context.Context)) *goredis.Client {
+// newNode makes the client of one server, with its breaker. If resolve is not nil, it finds the address for
+// each connection, and addr is only a name for errors. reload, if not nil, is called while the server is
+// down.
+func (l *Level) newNode(addr string, resolve func(context.Context) (string, error),
+	reload func(context.Context)) *goredis.Client {
 	s := &l.settings
 	conns := &connections{settings: s, resolve: resolve}
 	c := goredis.NewClient(&goredis.Options{
 		Network:  s.network,
 		Addr:     addr,
 		Dialer:   conns.dial,
-		Protocol: 2, // nothing needs more, and more is not everywhere
+		Protocol: 2, // enough for all commands, and every server has it
 		Username: s.User,
 		Password: s.Password,
 		DB:       s.database,
@@ -72,8 +76,8 @@ func (l *Level) newNode(addr string, resolve func(context.Context) (string, erro
 		DialerRetries:         1,
 		MaxRetries:            -1,
 
-		// Calls wait at the level for their turn, not in the pool. A call that removes damage needs two
-		// connections; some are for the breaker and for the client's own questions about a cluster.
+		// Calls wait for a slot of the level and never in the pool. A call that removes damage needs two
+		// connections; four are for the breaker and for the client's own questions about a cluster.
 		PoolSize:         2*s.Connections + 4,
 		PoolTimeout:      time.Hour,
 		PipelinePoolSize: -1,
@@ -87,10 +91,11 @@ func (l *Level) newNode(addr string, resolve func(context.Context) (string, erro
 	return c
 }
 
-// reloadPause is the least time between two looks for who has the slots of a cluster. The client takes that long, too.
+// reloadPause is the shortest time between two questions which server has which slots. The client waits that
+// long, too.
 const reloadPause = 200 * time.Millisecond
 
-// connBuffer is what a connection has to read and to write ahead. Longer values are read straight into their place.
+// connBuffer is the size of the buffers of a connection. Longer values are read straight into their memory.
 const connBuffer = 64 << 10
 
 // askSentinels returns the address of the master. The Sentinels are asked one after the other, each for its
@@ -107,6 +112,7 @@ func askSentinels(ctx context.Context, s *settings) (string, error) {
 	return "", errors.Join(failures...)
 }
 
+// askSentinel asks one Sentinel, over a connection of its own.
 func askSentinel(ctx context.Context, s *settings, addr string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout/time.Duration(len(s.addrs)))
 	defer cancel()
@@ -129,7 +135,7 @@ func askSentinel(ctx context.Context, s *settings, addr string) (string, error) 
 	parts, err := c.GetMasterAddrByName(ctx, s.master).Result()
 	switch {
 	case errors.Is(err, goredis.Nil):
-		return "", fmt.Errorf("no master of the name %q", s.master)
+		return "", fmt.Errorf("no master of the name %q: check the path of the URL", s.master)
 	case err != nil:
 		return "", err
 	case len(parts) != 2:

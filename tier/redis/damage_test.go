@@ -25,8 +25,8 @@ func raw(t testing.TB, s *redistest.Server) *goredis.Client {
 	return c
 }
 
-// Every byte of a value changed, the value cut at every byte, longer, of another type, of another key: a miss with
-// ErrCorrupt, by every way of reading, and the value is gone.
+// Every byte of a value changed, the value cut at every byte, longer, of another type, of another key: a miss
+// with ErrCorrupt, by every way of reading, and the value is gone.
 func TestDamageOfEveryKind(t *testing.T) {
 	s, l := start(t)
 	c := raw(t, s)
@@ -142,12 +142,13 @@ func TestDropSparesTheNewerValue(t *testing.T) {
 	put(t, l, o)
 	const key = "ringcache:space:a"
 	value := c.Get(t.Context(), key).Val()
-	err := l.drop(t.Context(), o.Key, keys{key, key}, "was damaged before")
+	err := l.removeDamaged(t.Context(), o.Key, keys{key, key}, "was damaged before")
 	require.ErrorIs(t, err, tier.ErrNotFound)
 	require.NotErrorIs(t, err, tier.ErrCorrupt)
 	require.NoError(t, get(t, l, "a").Err)
 
-	// Writers replace damage by the right value, at any moment of the removals of others: what they wrote last stays.
+	// Writers replace damage by the right value, at any moment of the removals of others: what they wrote
+	// last stays.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -249,9 +250,10 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		k := keyOf("a")
-		for _, layout := range []Layout{Objects{}, LMCache{Space: "space"}, RESP{Space: "space"}, RESP{Space: "space", Size: 512}} {
+		for _, layout := range []Layout{Objects{}, LMCache{Space: "space"}, RESP{Space: "space"},
+			RESP{Space: "space", Size: 512}} {
 			e, err := layout.parse(k, head, body)
-			var longer errLonger
+			var longer errLongerHead
 			switch {
 			case errors.As(err, &longer):
 				if int(longer) <= len(head) || int(longer) > headMost || int64(longer) > body {

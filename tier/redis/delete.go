@@ -8,10 +8,13 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Delete removes objects, and whatever else is under their keys. If a connection breaks meanwhile, what has just been removed may be reported as tier.ErrNotFound.
+// Delete removes the values under the keys of objects, also foreign ones. If a connection breaks meanwhile,
+// what has just been removed may be reported as tier.ErrNotFound.
 func (l *Level) Delete(ctx context.Context, wanted []tier.Key) []error {
 	answers := make([]error, len(wanted))
-	done, err := l.pieces(ctx, len(wanted), func(from, to int) { l.deletePiece(ctx, wanted[from:to], answers[from:to]) })
+	done, err := l.pieces(ctx, len(wanted), func(from, to int) {
+		l.deletePiece(ctx, wanted[from:to], answers[from:to])
+	})
 	for i := done; i < len(wanted); i++ {
 		answers[i] = err
 	}
@@ -37,7 +40,7 @@ func (l *Level) deletePiece(ctx context.Context, wanted []tier.Key, answers []er
 		}
 	}
 	l.exec(ctx, pipe, 0)
-	l.exec(ctx, after, 0) // nobody looks at them without the head
+	l.exec(ctx, after, 0) // the head went first: no reader looks for bytes without a head
 	for i, k := range wanted {
 		if answers[i] != nil {
 			continue

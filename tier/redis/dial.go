@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// connections are those to one server, or by one way to it. They can be closed all at once, also while the client uses them.
+// connections has all connections to one server. They can be closed all at once, also while the client uses
+// them, so that no call waits for a server that is down.
 type connections struct {
 	settings *settings
 	// resolve, if not nil, returns the address to dial, instead of the given one.
 	resolve func(ctx context.Context) (string, error)
 
 	mu   sync.Mutex
-	open map[*conn]struct{} // guarded by mu
+	open map[*conn]struct{} // guarded by mu; nil until the first connection
 }
 
 // conn is a connection in the set.
@@ -39,7 +40,7 @@ func (s *connections) add(raw net.Conn) *conn {
 	return c
 }
 
-// SyscallConn lets the client ask whether the other end has gone.
+// SyscallConn lets the client test whether the server has closed the connection.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	if s, ok := c.Conn.(syscall.Conn); ok {
 		return s.SyscallConn()
@@ -54,8 +55,9 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// dial is for the client. It does not fail: a connection that can't be made fails when it is first used. The
-// client would log a failure, count failures to answer later calls with old ones, and look after the server itself.
+// dial makes a connection for the client. It never fails: a connection that can't be made fails when it is
+// first used. After an error here the client would write to its log, answer later calls with the old error,
+// and probe the server by itself, beside the breaker.
 func (s *connections) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := s.connect(ctx, network, addr)
 	if err != nil {
@@ -64,6 +66,7 @@ func (s *connections) dial(ctx context.Context, network, addr string) (net.Conn,
 	return c, nil
 }
 
+// connect dials, makes TLS if it is wanted, and puts a guard around the connection.
 func (s *connections) connect(ctx context.Context, network, addr string) (net.Conn, error) {
 	if s.resolve != nil {
 		var err error
@@ -110,7 +113,7 @@ func handshake(ctx context.Context, c net.Conn, config *tls.Config, addr string)
 	return t, nil
 }
 
-// close breaks the connections that were made before a time, so that nobody waits at one any longer.
+// close closes the connections that were made before a time. Calls that use one fail at once.
 func (s *connections) close(before time.Time) {
 	var old []*conn
 	s.mu.Lock()
@@ -143,8 +146,8 @@ func (c *noConn) SetDeadline(time.Time) error      { return nil }
 func (c *noConn) SetReadDeadline(time.Time) error  { return nil }
 func (c *noConn) SetWriteDeadline(time.Time) error { return nil }
 
-// SyscallConn makes the client throw the connection away if it comes out of the pool: the caller for whom it was dialed did
-// not wait, and the server may be there by now.
+// SyscallConn fails, so that the client discards the connection if it comes out of the pool: the call for
+// which it was dialed has ended, and the server may be up by now.
 func (c *noConn) SyscallConn() (syscall.RawConn, error) { return nil, c.err }
 
 type noAddr struct{}

@@ -30,7 +30,7 @@ var answers = []struct {
 	{"DENIED", fs.ErrPermission, "the server is in protected mode: give it a password"},
 	{"LOADING", nil, "the server is reading its data from disk, and will answer later"},
 	{"READONLY", nil, "this is a replica: name the master, or the Sentinels"},
-	{"MASTERDOWN", nil, "this is a replica, and its master is away"},
+	{"MASTERDOWN", nil, "this is a replica, and its master is down: wait for the failover, or start the master"},
 	{"CLUSTERDOWN", nil, "a part of the cluster has no server: see CLUSTER INFO"},
 	{"MISCONF", nil, "the server can't write its data to disk, and refuses changes: see its log"},
 	{"NOREPLICAS", nil, "the server wants more replicas: see min-replicas-to-write"},
@@ -39,10 +39,10 @@ var answers = []struct {
 	{"ERR max number of clients", nil, "the server has too many connections: raise maxclients, or lower Options.Connections"},
 	{"ERR Protocol error: invalid bulk length", tier.ErrTooLarge, "the server's proto-max-bulk-len is less"},
 	{"ERR string exceeds maximum", tier.ErrTooLarge, "the server's proto-max-bulk-len is less"},
-	{"ERR DB index", fs.ErrInvalid, "the server has fewer databases"},
+	{"ERR DB index", fs.ErrInvalid, "the server has fewer databases: name a lower one, or raise databases"},
 }
 
-// explain turns the client's error into one of package tier.
+// explain turns an error of the client into one of package tier, with what to do.
 func explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -70,15 +70,17 @@ func explain(ctx context.Context, err error) error {
 	var noTLS tls.RecordHeaderError
 	switch {
 	case errors.As(err, &untrusted):
-		return fmt.Errorf("tier/redis: %w: %w: %w (name the authority, as ca in the URL or in Options.TLS)", tier.ErrUnavailable, fs.ErrPermission, err)
+		return fmt.Errorf("tier/redis: %w: %w: %w (name the authority, as ca in the URL or in Options.TLS)",
+			tier.ErrUnavailable, fs.ErrPermission, err)
 	case errors.As(err, &noTLS):
-		return fmt.Errorf("tier/redis: %w: %w: %w (the port is not one for TLS)", tier.ErrUnavailable, fs.ErrInvalid, err)
+		return fmt.Errorf("tier/redis: %w: %w: %w (the port is not one for TLS)", tier.ErrUnavailable, fs.ErrInvalid,
+			err)
 	}
 	return fmt.Errorf("tier/redis: %w: %w", tier.ErrUnavailable, err)
 }
 
-// endOf returns the error of the caller's context, also in the moment before the context has noticed that its time is over,
-// which a connection's own clock may notice first.
+// endOf returns the error of the caller's context. A connection may notice the deadline a moment before the
+// context does: then endOf returns context.DeadlineExceeded, too.
 func endOf(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -21,7 +21,8 @@ import (
 
 var stopped = flag.Duration("stopped", time.Second, "how long TestStoppedServer stops the server")
 
-// load puts and gets objects all the time, in some goroutines, and counts answers. A wrong byte fails the test.
+// load puts and gets objects all the time, in some goroutines, and counts answers. A wrong byte fails the
+// test.
 type load struct {
 	hits, misses, full, away, other atomic.Int64
 	slowest                         atomic.Int64 // nanoseconds of a call
@@ -97,7 +98,8 @@ func (d *load) end(t *testing.T) {
 	d.wg.Wait()
 	d.sometimes.Range(func(text, _ any) bool { t.Error(text); return true })
 	require.Zero(t, d.other.Load())
-	t.Logf("%d done, %d misses, %d full, %d unavailable, the slowest call %v", d.hits.Load(), d.misses.Load(), d.full.Load(), d.away.Load(), time.Duration(d.slowest.Load()))
+	t.Logf("%d done, %d misses, %d full, %d unavailable, the slowest call %v", d.hits.Load(), d.misses.Load(),
+		d.full.Load(), d.away.Load(), time.Duration(d.slowest.Load()))
 }
 
 // more waits until a counter has grown by so much.
@@ -113,7 +115,8 @@ func TestEvictingServer(t *testing.T) {
 	t.Parallel()
 	for _, layout := range []string{"objects", "lmcache", "resp"} {
 		t.Run(layout, func(t *testing.T) {
-			s := redistest.Start(t, "--maxmemory", "24mb", "--maxmemory-policy", "allkeys-lru", "--maxmemory-samples", "3")
+			s := redistest.Start(t, "--maxmemory", "24mb", "--maxmemory-policy", "allkeys-lru", "--maxmemory-samples",
+				"3")
 			l := open(t, Options{URL: "redis://" + s.Addr() + "?layout=" + layout})
 			space, metadata := "space", []byte(nil)
 			if layout != "objects" {
@@ -196,8 +199,8 @@ func TestFullBetweenBytesAndMetadata(t *testing.T) {
 	require.Equal(t, "2", s.Do("dbsize"))
 }
 
-// A server that is killed and started again, under load: calls answer ErrUnavailable while it is away, at once, and go on
-// afterwards. With an append-only file the objects are back.
+// A server that is killed and started again, under load: calls answer ErrUnavailable while it is away, at
+// once, and go on afterwards. With an append-only file the objects are back.
 func TestKilledServer(t *testing.T) {
 	t.Parallel()
 	for _, keeps := range []bool{false, true} {
@@ -320,7 +323,8 @@ func TestWrongUse(t *testing.T) {
 	ctx := t.Context()
 	t.Run("passwords", func(t *testing.T) {
 		s := redistest.Start(t, "--requirepass", "secret")
-		for _, o := range []Options{{URL: "redis://" + s.Addr()}, {URL: "redis://:geheim@" + s.Addr()}, {URL: "redis://" + s.Addr(), User: "no", Password: "one"}} {
+		for _, o := range []Options{{URL: "redis://" + s.Addr()}, {URL: "redis://:geheim@" + s.Addr()},
+			{URL: "redis://" + s.Addr(), User: "no", Password: "one"}} {
 			_, err := Open(ctx, o)
 			require.ErrorIs(t, err, fs.ErrPermission)
 			require.ErrorIs(t, err, tier.ErrUnavailable)
@@ -348,7 +352,8 @@ func TestWrongUse(t *testing.T) {
 		s := redistest.Start(t)
 		_, err := Open(ctx, Options{URL: "redis://" + s.Addr() + "/99"})
 		require.ErrorIs(t, err, fs.ErrInvalid)
-		a, b := open(t, Options{URL: "redis://" + s.Addr() + "/3"}), open(t, Options{URL: "unix://" + s.Socket() + "?db=3"})
+		a, b := open(t, Options{URL: "redis://" + s.Addr() + "/3"}),
+			open(t, Options{URL: "unix://" + s.Socket() + "?db=3"})
 		put(t, a, object("a", 1))
 		mustGet(t, b, "a")
 		require.Equal(t, "0", s.Do("dbsize"))
@@ -369,21 +374,25 @@ func TestWrongUse(t *testing.T) {
 	})
 	t.Run("TLS with a server without it", func(t *testing.T) {
 		s := redistest.Start(t)
-		l := open(t, Options{URL: "rediss://" + s.Addr(), Timeout: 50 * time.Millisecond}) // the server waits for the end of a line
+		// the server waits for the end of a line
+		l := open(t, Options{URL: "rediss://" + s.Addr(), Timeout: 50 * time.Millisecond})
 		require.ErrorIs(t, l.Ping(ctx), tier.ErrUnavailable)
 	})
 	t.Run("too large for the server", func(t *testing.T) {
 		_, l := start(t, "--proto-max-bulk-len", "1mb")
 		// The server closes the connection before it has read the value, so that its answer is often lost.
 		require.Error(t, tryPut(ctx, l, object("a", 2<<20))[0])
-		require.Eventually(t, func() bool { return tryPut(ctx, l, object("b", 100))[0] == nil }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool {
+			return tryPut(ctx, l, object("b", 100))[0] == nil
+		}, time.Minute, time.Millisecond)
 	})
 }
 
 // A user who may do no more than the package page lists.
 func TestACL(t *testing.T) {
 	s := redistest.Start(t)
-	require.Equal(t, "OK", s.Do("acl", "setuser", "tiers", "on", ">pw", "~ringcache:*", "+@read", "+@write", "+@transaction", "+@connection", "+cluster|slots"))
+	require.Equal(t, "OK", s.Do("acl", "setuser", "tiers", "on", ">pw", "~ringcache:*", "+@read", "+@write",
+		"+@transaction", "+@connection", "+cluster|slots"))
 	l := open(t, Options{URL: "redis://" + s.Addr(), User: "tiers", Password: "pw"})
 	put(t, l, object("a", 100_000))
 	mustGet(t, l, "a")

@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// streamPart is what a Get with To reads at a time, and what it keeps in memory, if the bytes have a checksum.
+	// streamPart is what a Get with To reads at a time, and what it keeps in memory, if the bytes have a
+	// checksum.
 	streamPart = 4 << 20
 	// pipelineBytes is about the most that one pipeline moves. Many small objects share a round trip; large
 	// ones are faster alone, since what the server keeps ready beyond its caches is read from memory again.
@@ -37,7 +38,7 @@ func (l *Level) getPiece(ctx context.Context, gets []tier.Get) {
 		gets[i].Object, gets[i].Bytes, gets[i].Err = tier.Object{}, nil, nil
 		wanted[i] = gets[i].Key
 	}
-	found, release := l.look(ctx, wanted, true)
+	found, release := l.lookUp(ctx, wanted, true)
 	defer release()
 	var reads []*reading
 	for i := range gets {
@@ -71,10 +72,10 @@ func (l *Level) getPiece(ctx context.Context, gets []tier.Get) {
 	}
 }
 
-// reading is an object whose bytes are on their way to their place.
+// reading is an object whose bytes are being read.
 type reading struct {
 	get    *tier.Get
-	found  *looked
+	found  *lookup
 	memory []byte
 	buffer []byte // of an object without a checksum: overhang longer than the object
 	have   int64  // bytes that came with the head
@@ -85,7 +86,7 @@ type reading struct {
 
 func (r *reading) rest() int64 { return r.found.entry.object.Size - r.have }
 
-// place asks for the memory, and puts there what came with the head.
+// place gets the memory from the caller, and copies the bytes that came with the head.
 func (r *reading) place() error {
 	o := r.found.entry.object
 	if r.get.Into == nil || r.get.To != nil {
@@ -97,7 +98,8 @@ func (r *reading) place() error {
 		return err
 	}
 	if int64(len(r.memory)) != o.Size {
-		return fmt.Errorf("tier/redis: Into returned %d bytes for object %v of %d: %w", len(r.memory), o.Key, o.Size, fs.ErrInvalid)
+		return fmt.Errorf("tier/redis: Into returned %d bytes for object %v of %d: %w", len(r.memory), o.Key, o.Size,
+			fs.ErrInvalid)
 	}
 	r.have = int64(copy(r.memory, r.found.inline()))
 	return nil
@@ -119,7 +121,7 @@ func (r *reading) ownMemory() {
 	copy(r.memory, r.found.inline())
 }
 
-// readAll reads what is not there yet, in one pipeline, and checks everything.
+// readAll reads the bytes that did not come with the heads, in one pipeline, and checks everything.
 func (l *Level) readAll(ctx context.Context, reads []*reading, bytes int64) {
 	if err := l.fetch(ctx, reads, bytes); err != nil {
 		for _, r := range reads {
@@ -140,7 +142,7 @@ func (l *Level) readAll(ctx context.Context, reads []*reading, bytes int64) {
 }
 
 func (l *Level) fetch(ctx context.Context, reads []*reading, bytes int64) error {
-	if bytes > 0 && !reads[0].reserved { // such a one is alone
+	if bytes > 0 && !reads[0].reserved { // a reading that has reserved is the only one
 		release, err := l.reserve(ctx, bytes)
 		if err != nil {
 			return err
@@ -188,9 +190,10 @@ func (r *reading) check() error {
 	return nil
 }
 
-// readAgain reads an object once more, since it may have been evicted or replaced between its head and its bytes.
+// readAgain reads an object once more, since it may have been evicted or replaced between its head and its
+// bytes.
 func (l *Level) readAgain(ctx context.Context, r *reading, why error) {
-	found, release := l.look(ctx, []tier.Key{r.get.Key}, true)
+	found, release := l.lookUp(ctx, []tier.Key{r.get.Key}, true)
 	defer release()
 	before := r.found.entry.object.Size
 	r.found = &found[0]
@@ -198,7 +201,7 @@ func (l *Level) readAgain(ctx context.Context, r *reading, why error) {
 		r.get.Err = l.miss(ctx, r.get.Key, r.found)
 		return
 	}
-	if r.found.entry.object.Size != before { // the memory is another object's
+	if r.found.entry.object.Size != before { // the memory has the size of another object
 		r.get.Err = missing(r.get.Key)
 		return
 	}
@@ -211,14 +214,14 @@ func (l *Level) readAgain(ctx context.Context, r *reading, why error) {
 	case err == nil:
 		r.get.Object, r.get.Bytes = r.found.entry.object, r.memory
 	case errors.As(err, new(errDamaged)):
-		r.get.Err = l.drop(ctx, r.get.Key, r.found.keys, why.Error())
+		r.get.Err = l.removeDamaged(ctx, r.get.Key, r.found.keys, why.Error())
 	default:
 		r.get.Err = explain(ctx, err)
 	}
 }
 
 // writeWhole writes an object without a checksum to To when all of it has been read.
-func (l *Level) writeWhole(ctx context.Context, g *tier.Get, found *looked) {
+func (l *Level) writeWhole(ctx context.Context, g *tier.Get, found *lookup) {
 	size := found.entry.object.Size
 	release, err := l.reserve(ctx, size)
 	if err != nil {
@@ -241,20 +244,20 @@ func (l *Level) writeWhole(ctx context.Context, g *tier.Get, found *looked) {
 }
 
 // stream writes an object with a checksum to To, part by part.
-func (l *Level) stream(ctx context.Context, g *tier.Get, found *looked) {
+func (l *Level) stream(ctx context.Context, g *tier.Get, found *lookup) {
 	o := found.entry.object
 	err := l.streamParts(ctx, g.To, found)
 	switch {
 	case err == nil:
 		g.Object = o
 	case errors.As(err, new(errDamaged)):
-		g.Err = l.drop(ctx, g.Key, found.keys, err.Error())
+		g.Err = l.removeDamaged(ctx, g.Key, found.keys, err.Error())
 	default:
 		g.Err = err
 	}
 }
 
-func (l *Level) streamParts(ctx context.Context, to io.Writer, found *looked) error {
+func (l *Level) streamParts(ctx context.Context, to io.Writer, found *lookup) error {
 	e := &found.entry
 	part := found.inline()
 	sum := crc32.Checksum(part, castagnoli)

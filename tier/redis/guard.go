@@ -22,7 +22,7 @@ type guard struct {
 	failed   error // why the connection is broken
 }
 
-// plainGuard is the guard of a connection without TLS. The client may ask whether the other end has gone.
+// plainGuard is the guard of a connection without TLS. The client may test whether the server has closed it.
 type plainGuard struct {
 	guard
 	syscall.Conn
@@ -244,7 +244,8 @@ func (r *replies) header(line []byte) error {
 	case kind == '*' && isNumber && n >= 0:
 		switch {
 		case n > r.left.values:
-			return r.wrong("the answer to %s announces %d elements where at most %d can be", r.left.command, n, r.left.values)
+			return r.wrong("the answer to %s announces %d elements where at most %d can be", r.left.command, n,
+				r.left.values)
 		case r.depth == maxNested:
 			return r.wrong("the answer to %s has more than %d arrays inside each other", r.left.command, maxNested)
 		case n == 0:

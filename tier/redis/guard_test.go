@@ -62,7 +62,8 @@ func checkLies(t *testing.T, url string, f *redistest.Fake, lie redistest.Answer
 	put(t, l, object("new", 1000))
 }
 
-// TestRedisPanic: lengths that the client would allocate, and nesting that it would follow, are refused before.
+// TestRedisPanic: lengths that the client would allocate, and nesting that it would follow, are refused
+// before.
 func TestRedisPanic(t *testing.T) {
 	deep := []byte(strings.Repeat("*1\r\n", 1000))
 	for _, lie := range []struct{ name, answer string }{
@@ -135,9 +136,11 @@ func TestRedisEndlessLine(t *testing.T) {
 	}
 }
 
-// TestRedisPanicOfACluster: the client asks members of a cluster in goroutines of its own, where nobody could recover.
+// TestRedisPanicOfACluster: the client asks members of a cluster in goroutines of its own, where nobody could
+// recover.
 func TestRedisPanicOfACluster(t *testing.T) {
-	for _, answer := range []string{"$9223372036854775807\r\n", "*4611686018427387904\r\n", "*1\r\n*4611686018427387904\r\n", "%1073741824\r\n"} {
+	for _, answer := range []string{"$9223372036854775807\r\n", "*4611686018427387904\r\n",
+		"*1\r\n*4611686018427387904\r\n", "%1073741824\r\n"} {
 		for _, hello := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%q, HELLO %v", answer, hello), func(t *testing.T) {
 				f := redistest.NewFake(t)
@@ -173,9 +176,10 @@ func TestImpossibleLengths(t *testing.T) {
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
 				var to bytes.Buffer
-				gets := []tier.Get{{Key: o.Key}, {Key: o.Key, To: &to}, {Key: o.Key, Into: func(o tier.Object) ([]byte, error) {
-					return nil, fmt.Errorf("called with %d bytes", o.Size)
-				}}}
+				gets := []tier.Get{{Key: o.Key}, {Key: o.Key, To: &to},
+					{Key: o.Key, Into: func(o tier.Object) ([]byte, error) {
+						return nil, fmt.Errorf("called with %d bytes", o.Size)
+					}}}
 				for i := range gets {
 					l.Get(t.Context(), gets[i:i+1])
 					require.ErrorIs(t, gets[i].Err, tier.ErrNotFound)
@@ -235,7 +239,9 @@ func TestMoreBytesThanTheLength(t *testing.T) {
 		return err
 	})
 	var to bytes.Buffer
-	gets := []tier.Get{{Key: o.Key}, {Key: o.Key, To: &to}, {Key: o.Key, Into: func(o tier.Object) ([]byte, error) { return make([]byte, o.Size), nil }}}
+	gets := []tier.Get{{Key: o.Key}, {Key: o.Key, To: &to}, {Key: o.Key, Into: func(o tier.Object) ([]byte, error) {
+		return make([]byte, o.Size), nil
+	}}}
 	l.Get(t.Context(), gets)
 	for _, g := range gets {
 		require.NoError(t, g.Err)
@@ -304,7 +310,8 @@ func TestGuardKnowsTheRange(t *testing.T) {
 // FuzzGuard: the pieces in which answers come decide nothing, what passes can be read by a client of the
 // plainest kind, and has no more than it may.
 func FuzzGuard(f *testing.F) {
-	for _, answers := range []string{"+OK\r\n$3\r\nabc\r\n", "-ERR\r\n*2\r\n$1\r\na\r\n:1\r\n", "*1\r\n*1\r\n*0\r\n$-1\r\n", "$5\r\nab", "%1\r\n", "*99999\r\n"} {
+	for _, answers := range []string{"+OK\r\n$3\r\nabc\r\n", "-ERR\r\n*2\r\n$1\r\na\r\n:1\r\n",
+		"*1\r\n*1\r\n*0\r\n$-1\r\n", "$5\r\nab", "%1\r\n", "*99999\r\n"} {
 		f.Add([]byte(answers))
 	}
 	const asked = "*1\r\n$4\r\nping\r\n*4\r\n$8\r\ngetrange\r\n$1\r\nk\r\n$1\r\n0\r\n$2\r\n19\r\n*1\r\n$4\r\nscan\r\n"

@@ -21,11 +21,11 @@ type Layout interface {
 	match(space string) (begin, end string, ok bool)
 	// probe is how many bytes of a head are read at first, to describe an object or to get it.
 	probe(get bool) int
-	// shared reports whether values of others can't be told from objects by a mark of their own, so that a value of
-	// another type is foreign and no damage.
+	// shared reports whether values of others can't be told from objects by a mark of their own, so that a
+	// value of another type is foreign and no damage.
 	shared() bool
 	// parse describes an object by the beginning of its head, and by the length of its body. It returns
-	// errMissing, errDamaged, errForeign, or an errLonger.
+	// errMissing, errDamaged, errForeign, or an errLongerHead.
 	parse(k tier.Key, head []byte, body int64) (entry, error)
 	// accept refuses objects that the layout can't keep, with fs.ErrInvalid or tier.ErrTooLarge.
 	accept(o tier.Object) error
@@ -57,7 +57,8 @@ func (e errDamaged) Error() string { return e.reason }
 
 func damaged(format string, args ...any) error { return errDamaged{fmt.Sprintf(format, args...)} }
 
-// errForeign is a value that the layout does not write: perhaps that of another program. It is a miss, and stays.
+// errForeign is a value that the layout does not write: perhaps that of another program. It is a miss, and
+// stays.
 type errForeign struct{ reason string }
 
 func (e errForeign) Error() string { return e.reason }
@@ -73,10 +74,10 @@ func notOurs(l Layout, reason string) error {
 	return errDamaged{reason}
 }
 
-// errLonger asks for so many bytes of the head.
-type errLonger int
+// errLongerHead asks for so many bytes of the head.
+type errLongerHead int
 
-func (e errLonger) Error() string { return fmt.Sprintf("the head has %d bytes", int(e)) }
+func (e errLongerHead) Error() string { return fmt.Sprintf("the head has %d bytes", int(e)) }
 
 // largest is the most bytes of a value of a server with its usual settings.
 const largest = 512 << 20
@@ -86,7 +87,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // fits refuses what no value has room for.
 func fits(o tier.Object, front int) error {
 	if o.Size > largest-int64(front) {
-		return fmt.Errorf("tier/redis: object %v has %d bytes, and a value at most %d: %w", o.Key, o.Size, largest-front, tier.ErrTooLarge)
+		return fmt.Errorf("tier/redis: object %v has %d bytes, and a value at most %d: %w", o.Key, o.Size,
+			largest-front, tier.ErrTooLarge)
 	}
 	return nil
 }

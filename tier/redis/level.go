@@ -19,13 +19,13 @@ import (
 type Level struct {
 	settings settings
 	client   goredis.UniversalClient
-	turns    chan struct{}       // of calls
-	inFlight *semaphore.Weighted // bytes of objects
+	slots    chan struct{}       // of calls
+	inFlight *semaphore.Weighted // bytes of objects in memory, see reserve
 
 	pending pending
 	corrupt atomic.Int64
 
-	background context.Context // of goroutines; ends with the level
+	background context.Context // of the goroutines of start; ends with the level
 	cancel     context.CancelFunc
 
 	mu     sync.Mutex
@@ -35,15 +35,16 @@ type Level struct {
 
 var _ tier.Level = (*Level)(nil)
 
-// Open makes a level. It fails with fs.ErrInvalid if the options are wrong or don't fit the server, and with fs.ErrPermission if the
-// server refuses user or password. A server that is away is no error: the level answers
-// tier.ErrUnavailable until it is there. [Level.Ping] asks for it.
+// Open makes a level. It fails with fs.ErrInvalid if the options are wrong or don't fit the server, and with
+// fs.ErrPermission if the server refuses user or password. A server that does not answer is not an error:
+// calls fail with tier.ErrUnavailable until it answers. [Level.Ping] reports that.
 func Open(ctx context.Context, o Options) (*Level, error) {
 	s, err := o.resolve()
 	if err != nil {
 		return nil, err
 	}
-	l := &Level{settings: s, turns: make(chan struct{}, s.Connections), inFlight: semaphore.NewWeighted(s.MaxBytesInFlight)}
+	l := &Level{settings: s, slots: make(chan struct{}, s.Connections),
+		inFlight: semaphore.NewWeighted(s.MaxBytesInFlight)}
 	l.background, l.cancel = context.WithCancel(context.Background())
 	l.client = l.newClient()
 	err = l.Ping(ctx)
@@ -76,7 +77,7 @@ func (l *Level) Ping(ctx context.Context) error {
 	})
 }
 
-// checkAlone returns the answer of a server that is one of a cluster, and has not all keys.
+// checkAlone returns an error if the server is one of a cluster, and so has only a part of the keys.
 func (l *Level) checkAlone(ctx context.Context, c goredis.Cmdable) error {
 	pipe := c.Pipeline()
 	for i := range 32 {
@@ -124,8 +125,8 @@ func (l *Level) masters(ctx context.Context, cluster *goredis.ClusterClient) ([]
 // Name returns "redis".
 func (l *Level) Name() string { return "redis" }
 
-// Usage reports what is known without asking the server: the damage that was found. The number of objects, their bytes and what
-// was evicted are -1.
+// Usage reports only the damage that was found. The number of objects, their bytes and the evictions are -1:
+// only the server has them.
 func (l *Level) Usage() tier.Usage {
 	return tier.Usage{Objects: -1, Bytes: -1, Evicted: -1, Corrupt: l.corrupt.Load()}
 }
@@ -149,8 +150,8 @@ func (l *Level) Close() error {
 
 var errClosed = fmt.Errorf("tier/redis: the level is closed: %w", fs.ErrClosed)
 
-// begin counts a call that Close waits for, unless the level is closed.
-func (l *Level) begin() bool {
+// addCall counts a call that Close waits for, unless the level is closed.
+func (l *Level) addCall() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -162,7 +163,7 @@ func (l *Level) begin() bool {
 
 // start runs a goroutine that Close waits for.
 func (l *Level) start(fn func(ctx context.Context)) bool {
-	if !l.begin() {
+	if !l.addCall() {
 		return false
 	}
 	go func() {
@@ -172,17 +173,17 @@ func (l *Level) start(fn func(ctx context.Context)) bool {
 	return true
 }
 
-// enter begins a call: it counts it, and waits for its turn. leave ends it.
+// enter begins a call: it counts the call, and waits for a slot. leave ends the call.
 func (l *Level) enter(ctx context.Context) (leave func(), err error) {
 	if err := endOf(ctx); err != nil {
 		return nil, err
 	}
-	if !l.begin() {
+	if !l.addCall() {
 		return nil, errClosed
 	}
 	select {
-	case l.turns <- struct{}{}:
-		return func() { <-l.turns; l.calls.Done() }, nil
+	case l.slots <- struct{}{}:
+		return func() { <-l.slots; l.calls.Done() }, nil
 	case <-ctx.Done():
 		l.calls.Done()
 		return nil, ctx.Err()
@@ -194,7 +195,7 @@ func (l *Level) limited(ctx context.Context, bytes int64) (context.Context, cont
 	return l.settings.limited(ctx, bytes)
 }
 
-// reserve takes room for bytes on their way. An object that is larger than all of it takes all.
+// reserve waits for a part of MaxBytesInFlight, for bytes in memory. A larger object reserves all of it.
 func (l *Level) reserve(ctx context.Context, bytes int64) (release func(), err error) {
 	n := min(bytes, l.settings.MaxBytesInFlight)
 	if err := l.inFlight.Acquire(ctx, n); err != nil {

@@ -119,12 +119,14 @@ func mustGet(t testing.TB, l *Level, name string) {
 // What was put comes back with its whole description, at sizes around those at which the way changes.
 func TestPutAndGet(t *testing.T) {
 	_, l := start(t)
-	sizes := []int{0, 1, probeGet - headFixed - 1, probeGet - headFixed, probeGet - headFixed + 1, probeGet, connBuffer, 1 << 20, 5<<20 + 3}
+	sizes := []int{0, 1, probeGet - headFixed - 1, probeGet - headFixed, probeGet - headFixed + 1, probeGet,
+		connBuffer, 1 << 20, 5<<20 + 3}
 	objects := make([]tier.Object, len(sizes))
 	for i, size := range sizes {
 		objects[i] = object(strconv.Itoa(size), size)
 		if i%2 == 1 {
-			objects[i].Parent, objects[i].Tenant, objects[i].Cost = strings.Repeat("p", tier.MaxName), strings.Repeat("t", tier.MaxTenant), time.Second
+			objects[i].Parent, objects[i].Tenant, objects[i].Cost = strings.Repeat("p", tier.MaxName),
+				strings.Repeat("t", tier.MaxTenant), time.Second
 			objects[i].Note = content("note", tier.MaxNote)
 		}
 	}
@@ -249,7 +251,8 @@ func TestPutFromReader(t *testing.T) {
 		{Object: object("huge", largest), From: errorReader{broken}},
 	}
 	l.Put(t.Context(), puts)
-	want := []error{nil, io.ErrUnexpectedEOF, fs.ErrInvalid, broken, broken, nil, fs.ErrInvalid, fs.ErrInvalid, fs.ErrInvalid, tier.ErrTooLarge}
+	want := []error{nil, io.ErrUnexpectedEOF, fs.ErrInvalid, broken, broken, nil, fs.ErrInvalid, fs.ErrInvalid,
+		fs.ErrInvalid, tier.ErrTooLarge}
 	for i, p := range puts {
 		require.ErrorIs(t, p.Err, want[i], p.Object.Name)
 		if want[i] != nil && p.Object.Name != "" {
@@ -319,7 +322,8 @@ func TestList(t *testing.T) {
 	s, l := start(t)
 	want := map[tier.Key]tier.Object{}
 	var objects []tier.Object
-	for i, space := range []string{"", "a", "a:b", "a%3Ab", "a*", "[a]", `a\`, "a-^?", "long " + strings.Repeat("s", 200)} {
+	for i, space := range []string{"", "a", "a:b", "a%3Ab", "a*", "[a]", `a\`, "a-^?",
+		"long " + strings.Repeat("s", 200)} {
 		for _, name := range []string{"n", ":", "%", "*", "a/b@c", "{x}", "\r\n", "\xff\xfe"} {
 			o := tier.Object{Key: tier.Key{Space: space, Name: name}, Size: int64(i), Parent: "parent"}
 			objects = append(objects, o)

@@ -108,7 +108,8 @@ func checkLiedTo(t *testing.T, f *redistest.Fake, url string, most int64) {
 	<-ended
 	require.NoError(t, child.Wait(), "%s%s", text, errs.Bytes())
 	t.Logf("%d answers, %d of them strange: %d calls, %d objects compared, %d misses, %d unavailable, back %d times, %d wrong bytes, at most %.1f MiB",
-		answered.Load(), strange.Load(), report.Calls, report.Compared, report.Misses, report.Unavailable, report.Back, len(report.Wrong), float64(report.Peak)/(1<<20))
+		answered.Load(), strange.Load(), report.Calls, report.Compared, report.Misses, report.Unavailable,
+		report.Back, len(report.Wrong), float64(report.Peak)/(1<<20))
 	require.GreaterOrEqual(t, strange.Load(), most)
 	require.Empty(t, report.Wrong)
 	require.Positive(t, report.Compared)
@@ -211,8 +212,10 @@ func (l *liar) value(to []byte, depth int) []byte {
 	to = append(to, kind)
 	switch kind {
 	case '+', '-', 'x':
-		elsewhere := fmt.Sprint("1 127.0.0.1:", 1+r.IntN(32)) // few, since the client keeps all addresses that it was sent to
-		to = append(to, []string{"", "OK", "QUEUED", "MOVED " + elsewhere, "ASK " + elsewhere, "LOADING", "OOM", "NOAUTH", "WRONGTYPE", "EXECABORT", "TRYAGAIN"}[r.IntN(11)]...)
+		// few, since the client keeps all addresses that it was sent to
+		elsewhere := fmt.Sprint("1 127.0.0.1:", 1+r.IntN(32))
+		to = append(to, []string{"", "OK", "QUEUED", "MOVED " + elsewhere, "ASK " + elsewhere, "LOADING", "OOM",
+			"NOAUTH", "WRONGTYPE", "EXECABORT", "TRYAGAIN"}[r.IntN(11)]...)
 		if r.IntN(10) == 0 {
 			to = append(to, bytes.Repeat([]byte{'a'}, r.IntN(100_000))...)
 		}
@@ -276,7 +279,8 @@ func liedTo(t *testing.T, url string) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(stop)
 	}()
-	o := Options{URL: url, Timeout: 100 * time.Millisecond, Retry: time.Millisecond, Connections: 6, MaxBytesInFlight: 8 << 20}
+	o := Options{URL: url, Timeout: 100 * time.Millisecond, Retry: time.Millisecond, Connections: 6,
+		MaxBytesInFlight: 8 << 20}
 	l, err := Open(t.Context(), o)
 	for err != nil { // such as NOAUTH
 		l, err = Open(t.Context(), o)
@@ -306,7 +310,9 @@ func liedTo(t *testing.T, url string) {
 	work.Wait()
 	u := &lied{level: l, random: rand.New(rand.NewPCG(1, 2))}
 	last := u.object("afterwards")
-	require.Eventually(t, func() bool { return u.put(t.Context(), last) == nil && u.get(t.Context(), last.Name, 0) == nil }, 2*time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return u.put(t.Context(), last) == nil && u.get(t.Context(), last.Name, 0) == nil
+	}, 2*time.Minute, time.Millisecond)
 	f.Wrong = append(f.Wrong, u.Wrong...)
 	require.NoError(t, l.Close())
 	status, err := os.ReadFile("/proc/self/status")
@@ -381,7 +387,8 @@ func (u *lied) get(ctx context.Context, name string, way int) error {
 		got = to.Bytes()
 	}
 	u.Compared++
-	if sums && (!bytes.Equal(got, content(name, int(o.Size))) || g[0].Object.Size != o.Size) || int64(len(got)) != g[0].Object.Size {
+	if sums && (!bytes.Equal(got, content(name, int(o.Size))) || g[0].Object.Size != o.Size) ||
+		int64(len(got)) != g[0].Object.Size {
 		u.Wrong = append(u.Wrong, fmt.Sprintf("%d bytes of %v", len(got), g[0].Object))
 	}
 	return nil

@@ -12,8 +12,9 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// List lists objects by SCAN, of every master of a cluster, and describes each. The server goes through all of its keys for that, a
-// thousand at a time, so that others get their turn. Damaged objects are not in the list. List removes nothing.
+// List lists objects by SCAN, of every master of a cluster, and describes each. The server steps through all
+// of its keys, a thousand at a time, so that other clients are served in between. Damaged objects are not in
+// the list. List removes nothing.
 func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
 	return func(yield func(tier.Object, error) bool) {
 		begin, end, ok := l.settings.Layout.match(space)
@@ -36,9 +37,9 @@ func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, e
 					return
 				}
 				last = cursor == 0
-				for i, f := range l.describe(ctx, keys, l.leave) {
+				for i, f := range l.describe(ctx, keys, l.missOnly) {
 					switch {
-					case errors.Is(f.Err, tier.ErrNotFound), errors.Is(f.Err, tier.ErrPending): // it has gone
+					case errors.Is(f.Err, tier.ErrNotFound), errors.Is(f.Err, tier.ErrPending): // evicted meanwhile
 					case f.Err != nil:
 						yield(tier.Object{}, f.Err)
 						return
@@ -55,7 +56,7 @@ func (l *Level) List(ctx context.Context, space string) iter.Seq2[tier.Object, e
 // escapePattern makes text match itself.
 var escapePattern = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "^", `\^`, "-", `\-`)
 
-// servers returns those that have keys.
+// servers returns the servers that have keys.
 func (l *Level) servers(ctx context.Context) ([]goredis.Cmdable, error) {
 	leave, err := l.enter(ctx)
 	if err != nil {
@@ -71,7 +72,8 @@ func (l *Level) servers(ctx context.Context) ([]goredis.Cmdable, error) {
 }
 
 // scan returns the objects' keys of one step, without those that were seen.
-func (l *Level) scan(ctx context.Context, c goredis.Cmdable, cursor uint64, pattern string, seen map[uint64]struct{}, seed maphash.Seed) ([]tier.Key, uint64, error) {
+func (l *Level) scan(ctx context.Context, c goredis.Cmdable, cursor uint64, pattern string, seen map[uint64]struct{},
+	seed maphash.Seed) ([]tier.Key, uint64, error) {
 	leave, err := l.enter(ctx)
 	if err != nil {
 		return nil, 0, err

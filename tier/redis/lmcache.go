@@ -16,13 +16,13 @@ import (
 // whose first number is the size.
 //
 // Parent, tenant and cost of an object are not kept, and its bytes have no checksum: what the server returns
-// is right if its length is. Bytes are written before metadata. Metadata whose bytes are gone, or have
-// another length, are a miss, and are removed by Stat, Get and Put. Bytes without metadata are not looked at:
-// somebody may be about to write the metadata.
+// is right if its length is. Bytes are written before metadata. Metadata whose bytes are missing, or have
+// another length, are a miss, and are removed by Stat, Get and Put. Bytes without metadata are ignored:
+// another writer may be about to write the metadata.
 //
-// Keys of other programs may end as LMCache's do. What is no RemoteMetadata in all of its numbers, or is no
-// bytes, is a miss and stays, unless an object of that name is put, as LMCache itself would write over it, or
-// deleted.
+// Keys of other programs may end as LMCache's do. A value that is not a RemoteMetadata in all of its numbers,
+// or not a string, is a miss and stays, unless an object of that name is put, as LMCache itself would write
+// over it, or deleted.
 type LMCache struct {
 	// Space is the space of all objects of the level. Put refuses objects of others, and no others are found.
 	Space string
@@ -52,7 +52,8 @@ func oneSpace(k tier.Key, space string) error {
 		return err
 	}
 	if k.Space != space {
-		return fmt.Errorf("tier/redis: object %v: this level has only the space %q, its layout keeps none: %w", k, space, fs.ErrInvalid)
+		return fmt.Errorf("tier/redis: object %v: this level has only the space %q, its layout keeps none: %w", k,
+			space, fs.ErrInvalid)
 	}
 	return nil
 }
@@ -74,7 +75,8 @@ func (LMCache) probe(bool) int { return remotemetadata.Max + 1 }
 
 func (l LMCache) accept(o tier.Object) error {
 	if err := remotemetadata.CheckStrictly(o.Note); err != nil {
-		return fmt.Errorf("tier/redis: the note of object %v is not LMCache's RemoteMetadata: %w: %w", o.Key, err, fs.ErrInvalid)
+		return fmt.Errorf("tier/redis: the note of object %v is not LMCache's RemoteMetadata: %w: %w", o.Key, err,
+			fs.ErrInvalid)
 	}
 	if n := remotemetadata.Length(o.Note); n != o.Size || n == 0 {
 		return fmt.Errorf("tier/redis: object %v has %d bytes, its RemoteMetadata %d, and the layout keeps no empty objects: %w", o.Key, o.Size, n, fs.ErrInvalid)

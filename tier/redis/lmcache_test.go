@@ -53,15 +53,16 @@ func (r row) value(t *testing.T) string {
 	return string(b)
 }
 
-// What lmcache's own connectors wrote is read as objects, and the same objects, put by the level, are the same keys and
-// values.
+// What lmcache's own connectors wrote is read as objects, and the same objects, put by the level, are the
+// same keys and values.
 func TestGoldenLMCache(t *testing.T) {
 	raws, err := os.ReadFile("testdata/lmcache.json")
 	require.NoError(t, err)
 	var golden map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(raws, &golden))
 	checked := 0
-	for section, layout := range map[string]Layout{"redis": LMCache{Space: "s"}, "resp": RESP{Space: "s", Size: 512}, "resp_l2_adapter": RESP{Space: "s"}} {
+	for section, layout := range map[string]Layout{"redis": LMCache{Space: "s"}, "resp": RESP{Space: "s", Size: 512},
+		"resp_l2_adapter": RESP{Space: "s"}} {
 		var rows []row
 		require.NoError(t, json.Unmarshal(golden[section], &rows))
 		require.NotEmpty(t, rows)
@@ -183,7 +184,8 @@ func testLMCache(t *testing.T, l *Level) {
 		store()
 		require.NoError(t, answer())
 	}
-	for _, bad := range []string{strings.Repeat("\xff", 28), strings.Repeat("\x00", 28), strings.Repeat("{\"a\":1}", 4)[:28]} {
+	for _, bad := range []string{strings.Repeat("\xff", 28), strings.Repeat("\x00", 28),
+		strings.Repeat("{\"a\":1}", 4)[:28]} {
 		l.client.Set(ctx, metadata, bad, 0)
 		err := answer()
 		require.ErrorIs(t, err, tier.ErrNotFound)
@@ -270,13 +272,16 @@ func TestRESP(t *testing.T) {
 
 // Keys of other programs, on a server that both use, stay what they are, by List, Stat and Get.
 func TestKeysOfOtherPrograms(t *testing.T) {
-	for name, layout := range map[string]Layout{"lmcache": LMCache{}, "resp": RESP{}, "resp with a size": RESP{Size: 512}} {
+	for name, layout := range map[string]Layout{"lmcache": LMCache{}, "resp": RESP{},
+		"resp with a size": RESP{Size: 512}} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
 			l := open(t, Options{URL: "redis://" + s.Addr(), Layout: layout})
 			for _, set := range [][]string{
-				{"hset", "session:7", "user", "anna"}, {"hset", "video:7:metadata", "title", "x"}, {"set", "video:8:metadata", "{}"}, {"rpush", "queue", "x"},
-				{"set", "text", "y"}, {"set", "video:9:metadata", strings.Repeat("x", 28)}, {"set", "video:9:kv_bytes", "x"}, {"sadd", "video:10:kv_bytes", "x"},
+				{"hset", "session:7", "user", "anna"}, {"hset", "video:7:metadata", "title", "x"},
+				{"set", "video:8:metadata", "{}"}, {"rpush", "queue", "x"},
+				{"set", "text", "y"}, {"set", "video:9:metadata", strings.Repeat("x", 28)},
+				{"set", "video:9:kv_bytes", "x"}, {"sadd", "video:10:kv_bytes", "x"},
 			} {
 				s.Do(set...)
 			}
@@ -298,7 +303,8 @@ func TestKeysOfOtherPrograms(t *testing.T) {
 			}
 			require.Equal(t, before, dump(), "after List")
 			for k := range before {
-				for _, name := range []string{k, strings.TrimSuffix(strings.TrimSuffix(k, suffixMetadata), suffixBytes)} {
+				for _, name := range []string{k,
+					strings.TrimSuffix(strings.TrimSuffix(k, suffixMetadata), suffixBytes)} {
 					key := tier.Key{Name: name}
 					var to bytes.Buffer
 					g := []tier.Get{{Key: key}, {Key: key, To: &to}}
@@ -317,12 +323,14 @@ func TestKeysOfOtherPrograms(t *testing.T) {
 	}
 }
 
-// Half an object of LMCache's layout is not in a list, and is still there afterwards: only who asks for it has it removed.
+// Half an object of LMCache's layout is not in a list, and is still there afterwards: only who asks for it
+// has it removed.
 func TestListRemovesNothing(t *testing.T) {
 	s := redistest.Start(t)
 	l := open(t, Options{URL: "redis://" + s.Addr() + "?layout=lmcache"})
 	c := raw(t, s)
-	require.NoError(t, c.MSet(t.Context(), "xmetadata", metadataOf(10), "ymetadata", metadataOf(10), "ykv_bytes", "short").Err())
+	require.NoError(t, c.MSet(t.Context(), "xmetadata", metadataOf(10), "ymetadata", metadataOf(10), "ykv_bytes",
+		"short").Err())
 	for o, err := range l.List(t.Context(), "") {
 		t.Fatal(o, err)
 	}
@@ -345,7 +353,8 @@ func (c *cutOff) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { ret
 func (c *cutOff) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
 		err := next(ctx, cmds)
-		if key, ok := cmds[0].Args()[1].(string); ok && c.then != nil && cmds[0].Name() == "set" && strings.HasSuffix(key, c.suffix) {
+		if key, ok := cmds[0].Args()[1].(string); ok && c.then != nil && cmds[0].Name() == "set" &&
+			strings.HasSuffix(key, c.suffix) {
 			c.then()
 			c.then = nil
 			cmds[0].SetErr(context.DeadlineExceeded)
@@ -355,7 +364,8 @@ func (c *cutOff) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 	}
 }
 
-// The server has the metadata, and its answer is lost: the pair is whole, another writer was told so, and Put leaves it.
+// The server has the metadata, and its answer is lost: the pair is whole, another writer was told so, and Put
+// leaves it.
 func TestLostAnswerToMetadata(t *testing.T) {
 	s := redistest.Start(t)
 	o := Options{URL: "redis://" + s.Addr() + "?layout=lmcache", Failures: 3}
@@ -373,11 +383,13 @@ func TestLostAnswerToMetadata(t *testing.T) {
 	require.Equal(t, content("x", 10), g[0].Bytes)
 }
 
-// The server refuses the metadata, and has those of another writer by then: the bytes are a part of that writer's pair.
+// The server refuses the metadata, and has those of another writer by then: the bytes are a part of that
+// writer's pair.
 func TestRefusedMetadataOfAWholePair(t *testing.T) {
 	s := redistest.Start(t)
 	s.Do("acl", "setuser", "half", "on", ">pw", "+@all", "%RW~*kv_bytes", "%R~*metadata")
-	l, other := open(t, Options{URL: "redis://half:pw@" + s.Addr() + "?layout=lmcache"}), open(t, Options{URL: "redis://" + s.Addr() + "?layout=lmcache"})
+	l, other := open(t, Options{URL: "redis://half:pw@" + s.Addr() + "?layout=lmcache"}),
+		open(t, Options{URL: "redis://" + s.Addr() + "?layout=lmcache"})
 	pair := tier.Object{Key: tier.Key{Name: "x"}, Size: 10, Note: metadataOf(10)}
 	theirs := []tier.Put{{Object: pair, Bytes: content("x", 10)}}
 	p := []tier.Put{{Object: pair, From: readerFunc(func(b []byte) (int, error) { // behind the look
@@ -396,8 +408,8 @@ func TestRefusedMetadataOfAWholePair(t *testing.T) {
 	require.NoError(t, g[0].Err)
 }
 
-// Another value takes the place of the one that is being read: the bytes are of one of them, by every way of reading, at sizes at which
-// the way changes.
+// Another value takes the place of the one that is being read: the bytes are of one of them, by every way of
+// reading, at sizes at which the way changes.
 func TestReplacedValueIsNotMixed(t *testing.T) {
 	for _, layout := range []Layout{RESP{}, LMCache{}} {
 		s := redistest.Start(t)
@@ -420,7 +432,8 @@ func TestReplacedValueIsNotMixed(t *testing.T) {
 			}}}
 			l.Get(t.Context(), into)
 			require.NoError(t, into[0].Err)
-			require.True(t, bytes.Equal(into[0].Bytes, a) || bytes.Equal(into[0].Bytes, b), "%d: %d of a", size, bytes.Count(into[0].Bytes, []byte("a")))
+			require.True(t, bytes.Equal(into[0].Bytes, a) || bytes.Equal(into[0].Bytes, b), "%d: %d of a", size,
+				bytes.Count(into[0].Bytes, []byte("a")))
 			set(a)
 			var got []byte
 			to := []tier.Get{{Key: tier.Key{Name: "x"}, To: writerFunc(func(p []byte) (int, error) {
@@ -431,14 +444,16 @@ func TestReplacedValueIsNotMixed(t *testing.T) {
 			l.Get(t.Context(), to)
 			require.NoError(t, to[0].Err)
 			require.Nil(t, to[0].Bytes)
-			require.True(t, bytes.Equal(got, a) || bytes.Equal(got, b), "%d: %d of a", size, bytes.Count(got, []byte("a")))
+			require.True(t, bytes.Equal(got, a) || bytes.Equal(got, b), "%d: %d of a", size,
+				bytes.Count(got, []byte("a")))
 		}
 		require.True(t, l.inFlight.TryAcquire(l.settings.MaxBytesInFlight), "everything was given back")
 		l.inFlight.Release(l.settings.MaxBytesInFlight)
 	}
 }
 
-// An object that is larger than the bytes in flight is written to a stream all the same, and a stream that fails has its error.
+// An object that is larger than the bytes in flight is written to a stream all the same, and a stream that
+// fails has its error.
 func TestWholeObjectToAStream(t *testing.T) {
 	s := redistest.Start(t)
 	l := open(t, Options{URL: "redis://" + s.Addr(), Layout: RESP{}, MaxBytesInFlight: 1000})
@@ -460,7 +475,8 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// A value that has grown since its head was read is not the beginning of itself: it is read again, as what it is now, or is a miss.
+// A value that has grown since its head was read is not the beginning of itself: it is read again, as what it
+// is now, or is a miss.
 func TestGrownValueIsNotCut(t *testing.T) {
 	for _, layout := range []Layout{RESP{}, LMCache{}} {
 		s := redistest.Start(t)
@@ -484,7 +500,8 @@ func TestGrownValueIsNotCut(t *testing.T) {
 				}}}
 				l.Get(t.Context(), g)
 				if g[0].Err == nil { // a small value came whole with its length
-					require.True(t, bytes.Equal(bytes.Repeat([]byte("a"), size), g[0].Bytes), "%d, then %d", size, grown)
+					require.True(t, bytes.Equal(bytes.Repeat([]byte("a"), size), g[0].Bytes), "%d, then %d", size,
+						grown)
 				} else {
 					require.ErrorIs(t, g[0].Err, tier.ErrNotFound)
 					require.NotErrorIs(t, g[0].Err, tier.ErrCorrupt)
@@ -526,8 +543,11 @@ func TestManyIntoOfLMCache(t *testing.T) {
 	var gets []tier.Get
 	for i := range 300 {
 		name, size := fmt.Sprint("n", i), 1+i*i
-		puts = append(puts, tier.Put{Object: tier.Object{Key: tier.Key{Name: name}, Size: int64(size), Note: metadataOf(size)}, Bytes: content(name, size)})
-		gets = append(gets, tier.Get{Key: tier.Key{Name: name}, Into: func(o tier.Object) ([]byte, error) { return make([]byte, o.Size), nil }})
+		puts = append(puts, tier.Put{Object: tier.Object{Key: tier.Key{Name: name}, Size: int64(size),
+			Note: metadataOf(size)}, Bytes: content(name, size)})
+		gets = append(gets, tier.Get{Key: tier.Key{Name: name}, Into: func(o tier.Object) ([]byte, error) {
+			return make([]byte, o.Size), nil
+		}})
 	}
 	l.Put(t.Context(), puts)
 	l.Get(t.Context(), gets)

@@ -12,8 +12,8 @@ import (
 )
 
 // Objects is the layout with one key for each object, whose value is a head and then the bytes, so
-// that the server can't evict the half of an object. The head has the whole description and a checksum over every byte.
-// docs/format.md describes it.
+// that the server can't evict the half of an object. The head has the whole description and a checksum over
+// every byte. docs/format.md describes it.
 // See docs/decisions.md, "An object in Redis is one value, and damage is removed by comparison".
 type Objects struct{}
 
@@ -124,7 +124,8 @@ func (Objects) parse(k tier.Key, head []byte, body int64) (entry, error) {
 		return entry{}, damaged("the head has the version %d, this library reads %d", head[headAtVersion], headVersion)
 	}
 	le := binary.LittleEndian
-	parent, tenant, note := int(le.Uint16(head[headAtParent:])), int(le.Uint16(head[headAtTenant:])), int(le.Uint16(head[headAtNote:]))
+	parent, tenant, note := int(le.Uint16(head[headAtParent:])), int(le.Uint16(head[headAtTenant:])),
+		int(le.Uint16(head[headAtNote:]))
 	length := headFixed + parent + tenant + note
 	switch {
 	case parent > tier.MaxName || tenant > tier.MaxTenant || note > tier.MaxNote:
@@ -132,7 +133,7 @@ func (Objects) parse(k tier.Key, head []byte, body int64) (entry, error) {
 	case int64(length) > body:
 		return entry{}, damaged("the value has %d bytes, its head %d", body, length)
 	case length > len(head):
-		return entry{}, errLonger(length)
+		return entry{}, errLongerHead(length)
 	}
 	head = head[:length]
 	size, cost := le.Uint64(head[headAtSize:]), le.Uint64(head[headAtCost:])

@@ -20,8 +20,8 @@ type Options struct {
 	//
 	// rediss in the place of redis is TLS; valkey and valkeys are other names. Parameters, after a question
 	// mark, set options for which there is only a text: layout (objects, lmcache, resp), space (of
-	// the layouts of LMCache), size (of RESP), prefix, ttl, timeout, db, and for TLS the files ca, cert and key.
-	// A field below that is set has precedence.
+	// the layouts of LMCache), size (of RESP), prefix, ttl, timeout, db, and for TLS the files ca, cert and
+	// key. A field below that is set has precedence.
 	URL string
 	// User and Password are of an ACL; a Password without a User is that of requirepass.
 	User, Password string
@@ -32,10 +32,11 @@ type Options struct {
 
 	// Layout is what is where. Default Objects.
 	Layout Layout
-	// Prefix is in front of every key. Default "ringcache:", and none in the layouts of LMCache, where it would hide the keys
-	// from LMCache. In Objects nothing else may use keys that begin with it and go on as an object's do: what is no object there is
-	// damaged, and is removed when it is looked at by its name. Without a prefix the level looks at the whole
-	// server, which others may use, too: the layouts of LMCache leave alone what LMCache would not have written, see there.
+	// Prefix is in front of every key. Default "ringcache:", and none in the layouts of LMCache, where it would
+	// hide the keys from LMCache. In Objects no other program may use keys that begin with it and continue as an
+	// object's do: a value there that is not an object is damaged, and is removed when its name is looked up.
+	// Without a prefix the level sees the keys of all programs: the layouts of LMCache do not touch what LMCache
+	// would not have written, see there.
 	Prefix string
 	// TTL, if not 0, is how long an object stays after it was put. At least a millisecond.
 	TTL time.Duration
@@ -45,14 +46,14 @@ type Options struct {
 	Timeout time.Duration
 	// Connections is the most calls at a time, each with one connection to a server. Others wait. Default 16.
 	Connections int
-	// MaxBytesInFlight is the most bytes of objects that are on their way at a time, and of memory for them. An
-	// object that is larger goes alone. A Get with To keeps 4 MiB of an object in memory, and all of it in the layouts of
-	// LMCache. Default 256 MiB.
+	// MaxBytesInFlight is the most bytes of objects that are being transferred at a time, and of memory for
+	// them. A larger object is transferred alone. A Get with To keeps 4 MiB of an object in memory, and all
+	// of it in the layouts of LMCache. Default 256 MiB.
 	MaxBytesInFlight int64
-	// Failures is the number of round trips that fail one after the other before a server is left
-	// alone. Default 1.
+	// Failures is the number of round trips that fail in a row before a server is down, see the page of the
+	// package. Default 1.
 	Failures int
-	// Retry is the time between two questions to a server that is left alone. Default 1 second.
+	// Retry is the time between two PINGs to a server that is down. Default 1 second.
 	Retry time.Duration
 }
 
@@ -134,13 +135,13 @@ func (s *settings) limit(bytes int64) time.Duration {
 	return s.Timeout + time.Duration(float64(bytes)/(32<<20)*float64(time.Second))
 }
 
-// limited gives one round trip its time. A caller whose time is shorter is marked, so that its end is no failure of
-// the server.
+// limited gives one round trip its time limit. If the deadline of the caller is earlier, the context is
+// marked: missing that deadline is not a failure of the server.
 func (s *settings) limited(ctx context.Context, bytes int64) (context.Context, context.CancelFunc) {
-	ctx = mark(ctx, limitMark{})
+	ctx = mark(ctx, limitedMark{})
 	end := time.Now().Add(s.limit(bytes))
 	if at, ok := ctx.Deadline(); ok && at.Before(end) {
-		return mark(ctx, hurryMark{}), func() {}
+		return mark(ctx, callerDeadlineMark{}), func() {}
 	}
 	return context.WithDeadline(ctx, end)
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// pending are the objects that this level is writing. Those that other processes write nobody knows before they are complete.
+// pending has the objects that this level is writing. Objects that other processes write are not known before
+// they are complete.
 type pending struct {
 	mu   sync.Mutex
 	puts map[tier.Key]*claims // guarded by mu
@@ -19,8 +20,8 @@ type claims struct {
 	keys []tier.Key
 }
 
-// take claims an object. It returns false if another call has it.
-func (c *claims) take(k tier.Key) bool {
+// add claims an object. It returns false if another call has claimed it.
+func (c *claims) add(k tier.Key) bool {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
 	if by, ok := c.of.puts[k]; ok {
@@ -34,7 +35,7 @@ func (c *claims) take(k tier.Key) bool {
 	return true
 }
 
-// release gives all claims up.
+// release releases all claims.
 func (c *claims) release() {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()

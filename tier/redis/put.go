@@ -16,7 +16,8 @@ import (
 // Put stores objects. What the server has already is not sent. An object of Bytes is copied once, behind its
 // head, and one of From is read into memory first.
 //
-// What another call of this level is storing is tier.ErrPending; of what another process is storing the first is kept.
+// What another call of this level is storing is tier.ErrPending; of what another process is storing the first
+// is kept.
 //
 // When a time limit or a connection ends a Put, the server may still store the object, whole.
 func (l *Level) Put(ctx context.Context, puts []tier.Put) {
@@ -36,15 +37,16 @@ func (l *Level) putPiece(ctx context.Context, puts []tier.Put) {
 			left = append(left, &writing{put: p})
 		}
 	}
-	// An object that the server has got meanwhile, and that is gone or damaged at the next look, is put again.
-	for round := range 2 { // the second one writes over what is in its way
+	// Another client may store an object between the lookup and the write. If it is evicted or damaged at the
+	// next lookup, it is put once more.
+	for round := range 2 { // the second round overwrites
 		if left = l.absent(ctx, left); len(left) == 0 {
 			return
 		}
 		mine := left[:0]
 		for _, w := range left {
 			w.over = w.over || round > 0
-			if claims.take(w.put.Object.Key) {
+			if claims.add(w.put.Object.Key) {
 				mine = append(mine, w)
 			} else {
 				w.put.Err = isPending(w.put.Object.Key)
@@ -54,12 +56,13 @@ func (l *Level) putPiece(ctx context.Context, puts []tier.Put) {
 	}
 }
 
-// writeAll sends objects, in several pipelines. A reader, which may take its time, has one of its own, and
-// what is in front of it has been sent. It returns what write returns.
+// writeAll sends objects, in several pipelines. A stream, which may be slow, has a pipeline of its own, and
+// all objects before it have been sent by then. It returns what write returns.
 func (l *Level) writeAll(ctx context.Context, writes []*writing) (again []*writing) {
 	for len(writes) > 0 {
 		n, bytes := 0, int64(0)
-		for n < len(writes) && (n == 0 || bytes+writes[n].put.Object.Size <= pipelineBytes && writes[0].put.From == nil && writes[n].put.From == nil) {
+		for n < len(writes) && (n == 0 || bytes+writes[n].put.Object.Size <= pipelineBytes &&
+			writes[0].put.From == nil && writes[n].put.From == nil) {
 			bytes += writes[n].put.Object.Size
 			n++
 		}
@@ -80,19 +83,20 @@ func (l *Level) acceptable(p *tier.Put) error {
 		return err
 	}
 	if p.From == nil && int64(len(p.Bytes)) != p.Object.Size {
-		return fmt.Errorf("tier/redis: object %v has %d bytes, and %d were given: %w", p.Object.Key, p.Object.Size, len(p.Bytes), fs.ErrInvalid)
+		return fmt.Errorf("tier/redis: object %v has %d bytes, and %d were given: %w", p.Object.Key, p.Object.Size,
+			len(p.Bytes), fs.ErrInvalid)
 	}
 	return nil
 }
 
-// absent returns the writes of what the server does not have. What is damaged goes, and what is another
-// program's is written over.
+// absent returns the writes of objects that the server does not have. Damaged values are removed, and foreign
+// values are overwritten.
 func (l *Level) absent(ctx context.Context, writes []*writing) (absent []*writing) {
 	wanted := make([]tier.Key, len(writes))
 	for i, w := range writes {
 		wanted[i] = w.put.Object.Key
 	}
-	found, release := l.look(ctx, wanted, false)
+	found, release := l.lookUp(ctx, wanted, false)
 	defer release()
 	for i, w := range writes {
 		switch err := found[i].err; {
@@ -112,17 +116,18 @@ func (l *Level) absent(ctx context.Context, writes []*writing) (absent []*writin
 	return absent
 }
 
-// writing is an object on its way to the server.
+// writing is an object that is being sent to the server.
 type writing struct {
 	put        *tier.Put
 	keys       keys
 	body, head []byte // values; body is nil until there is room for it
 	cmd        *goredis.StatusCmd
-	// over means that the key had a value that is no object: an empty one, or another program's. It is written over.
+	// over means that the key had a value that is not an object: an empty or a foreign one. It is
+	// overwritten.
 	over bool
 }
 
-// write sends objects. It returns those that the server has meanwhile, or has something else in their place.
+// write sends objects. It returns those whose key has got a value meanwhile, which may be another one.
 func (l *Level) write(ctx context.Context, writes []*writing, bytes int64) (again []*writing) {
 	release, err := l.reserve(ctx, bytes)
 	if err != nil {
@@ -138,8 +143,10 @@ func (l *Level) write(ctx context.Context, writes []*writing, bytes int64) (agai
 			ready = append(ready, w)
 		}
 	}
-	l.set(ctx, ready, bytes, func(w *writing) (string, []byte, bool) { return w.keys.body, w.body, w.head == nil && !w.over })
-	var two []*writing // whose head follows
+	l.set(ctx, ready, bytes, func(w *writing) (string, []byte, bool) {
+		return w.keys.body, w.body, w.head == nil && !w.over
+	})
+	var two []*writing // objects whose head has a key of its own, which is written second
 	for _, w := range ready {
 		switch err := w.cmd.Err(); {
 		case errors.Is(err, goredis.Nil):
@@ -157,16 +164,16 @@ func (l *Level) write(ctx context.Context, writes []*writing, bytes int64) (agai
 			again = append(again, w)
 		case err != nil:
 			w.put.Err = explain(ctx, err)
-			l.withdraw(ctx, w, err)
+			l.removeBody(ctx, w, err)
 		}
 	}
 	return again
 }
 
-// withdraw removes the bytes of an object whose head the server refused, as with OOM, so that they don't take
-// room. After any other error, such as a time limit, the server may have the head, and another writer or a
-// reader the whole object. A head that is there is another writer's.
-func (l *Level) withdraw(ctx context.Context, w *writing, err error) {
+// removeBody removes the bytes of an object whose head the server refused, as with OOM, so that they don't
+// take room. After any other error, such as a time limit, the server may have the head, and another writer or
+// a reader the whole object. If there is a head, another writer has stored it.
+func (l *Level) removeBody(ctx context.Context, w *writing, err error) {
 	if !errors.As(err, new(goredis.Error)) {
 		return
 	}
@@ -205,7 +212,7 @@ func (l *Level) encode(w *writing) error {
 	return nil
 }
 
-// readExactly fills memory from a reader that must have no more.
+// readExactly fills memory from a reader, which must end there.
 func readExactly(from io.Reader, memory []byte, k tier.Key) error {
 	if _, err := io.ReadFull(from, memory); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -216,15 +223,17 @@ func readExactly(from io.Reader, memory []byte, k tier.Key) error {
 	var more [1]byte
 	switch n, err := io.ReadFull(from, more[:]); {
 	case n > 0:
-		return fmt.Errorf("tier/redis: object %v: the reader has more than its %d bytes: %w", k, len(memory), fs.ErrInvalid)
+		return fmt.Errorf("tier/redis: object %v: the reader has more than its %d bytes: %w", k, len(memory),
+			fs.ErrInvalid)
 	case !errors.Is(err, io.EOF):
 		return fmt.Errorf("tier/redis: object %v: %w", k, err)
 	}
 	return nil
 }
 
-// set sets keys, in one pipeline: those that may only be new with NX.
-func (l *Level) set(ctx context.Context, writes []*writing, bytes int64, part func(*writing) (key string, value []byte, fresh bool)) {
+// set sends SET for each write, in one pipeline, with NX for keys that must be new.
+func (l *Level) set(ctx context.Context, writes []*writing, bytes int64,
+	part func(*writing) (key string, value []byte, fresh bool)) {
 	if len(writes) == 0 {
 		return
 	}

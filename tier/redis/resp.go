@@ -8,18 +8,18 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// RESP is the layout of LMCache's native RESP client and of its RESP adapter (lmcache 0.5.6): the bytes of an object
-// under its name, which is LMCache's key text, and nothing else.
+// RESP is the layout of LMCache's native RESP client and of its RESP adapter (lmcache 0.5.6): the bytes of an
+// object under its name, which is LMCache's key text, and nothing else.
 //
 // Parent, tenant, cost and note of an object are not kept, and its bytes have no checksum. Every value of a
-// server could be an object, so none is damaged: what is no bytes, or has another size than Size, is a miss
-// and stays, unless an object of that name is put, as LMCache itself would write over it, or deleted. Without
-// Size, List returns the strings of other programs, too.
+// server could be an object, so none is damaged: a value that is not a string, or has another size than Size,
+// is a miss and stays, unless an object of that name is put, as LMCache itself would write over it, or
+// deleted. Without Size, List returns the strings of other programs, too.
 type RESP struct {
 	// Space is the space of all objects of the level. Put refuses objects of others, and no others are found.
 	Space string
-	// Size, if not 0, is that of every object, in bytes. LMCache's client hangs when a value has another one, so
-	// such values are no objects, and Put refuses such objects.
+	// Size, if not 0, is that of every object, in bytes. LMCache's client hangs when a value has another one,
+	// so such values are no objects, and Put refuses such objects.
 	Size int64
 }
 
@@ -59,9 +59,11 @@ func (RESP) probe(get bool) int {
 func (r RESP) accept(o tier.Object) error {
 	switch {
 	case o.Size == 0:
-		return fmt.Errorf("tier/redis: object %v is empty, and the layout keeps no empty objects: %w", o.Key, fs.ErrInvalid)
+		return fmt.Errorf("tier/redis: object %v is empty, and the layout keeps no empty objects: %w", o.Key,
+			fs.ErrInvalid)
 	case r.Size != 0 && o.Size != r.Size:
-		return fmt.Errorf("tier/redis: object %v has %d bytes, and the layout is for objects of %d: %w", o.Key, o.Size, r.Size, fs.ErrInvalid)
+		return fmt.Errorf("tier/redis: object %v has %d bytes, and the layout is for objects of %d: %w", o.Key,
+			o.Size, r.Size, fs.ErrInvalid)
 	}
 	return fits(o, 0)
 }
@@ -75,7 +77,7 @@ func (r RESP) parse(k tier.Key, _ []byte, body int64) (entry, error) {
 	case body == 0:
 		return entry{}, errMissing
 	case r.Size != 0 && body != r.Size:
-		return entry{}, foreign("the value has %d bytes, all others %d", body, r.Size)
+		return entry{}, foreign("the value has %d bytes, and all objects %d", body, r.Size)
 	}
 	return entry{object: tier.Object{Key: k, Size: body}}, nil
 }

@@ -8,16 +8,17 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Stat describes objects. The server counts that as a use. What is damaged goes.
+// Stat describes objects. The server counts that as a use. Damaged objects are removed.
 func (l *Level) Stat(ctx context.Context, wanted []tier.Key) []tier.Found {
 	return l.describe(ctx, wanted, l.miss)
 }
 
 // describe looks at objects, and has a function return the error about each that was not found.
-func (l *Level) describe(ctx context.Context, wanted []tier.Key, miss func(context.Context, tier.Key, *looked) error) []tier.Found {
+func (l *Level) describe(ctx context.Context, wanted []tier.Key,
+	miss func(context.Context, tier.Key, *lookup) error) []tier.Found {
 	answers := make([]tier.Found, len(wanted))
 	done, err := l.pieces(ctx, len(wanted), func(from, to int) {
-		found, release := l.look(ctx, wanted[from:to], false)
+		found, release := l.lookUp(ctx, wanted[from:to], false)
 		defer release()
 		for i := range found {
 			if found[i].err != nil {
@@ -34,16 +35,16 @@ func (l *Level) describe(ctx context.Context, wanted []tier.Key, miss func(conte
 }
 
 // miss returns the error for the caller about what was not found, and removes it if it is damaged.
-func (l *Level) miss(ctx context.Context, k tier.Key, f *looked) error {
+func (l *Level) miss(ctx context.Context, k tier.Key, f *lookup) error {
 	var d errDamaged
 	if errors.As(f.err, &d) {
-		return l.drop(ctx, k, f.keys, d.reason)
+		return l.removeDamaged(ctx, k, f.keys, d.reason)
 	}
-	return l.leave(ctx, k, f)
+	return l.missOnly(ctx, k, f)
 }
 
-// leave is miss, and removes nothing.
-func (l *Level) leave(_ context.Context, k tier.Key, f *looked) error {
+// missOnly is miss, and removes nothing.
+func (l *Level) missOnly(_ context.Context, k tier.Key, f *lookup) error {
 	switch {
 	case errors.Is(f.err, errMissing) && l.pending.has(k):
 		return isPending(k)

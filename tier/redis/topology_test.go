@@ -27,11 +27,13 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Batches over all slots of a cluster; a slot that moves while it is read and written; damage; a server of three that is stopped.
+// Batches over all slots of a cluster; a slot that moves while it is read and written; damage; a server of
+// three that is stopped.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Cluster(t, 3)
-	l := open(t, Options{URL: "redis+cluster://" + servers[0].Addr() + "," + servers[1].Addr(), Timeout: 20 * time.Second, Retry: 10 * time.Millisecond})
+	l := open(t, Options{URL: "redis+cluster://" + servers[0].Addr() + "," + servers[1].Addr(),
+		Timeout: 20 * time.Second, Retry: 10 * time.Millisecond})
 	require.NoError(t, l.Ping(t.Context()))
 	var objects []tier.Object
 	for i := range 300 {
@@ -91,7 +93,8 @@ func TestCluster(t *testing.T) {
 		check()
 	})
 	t.Run("a stopped server", func(t *testing.T) {
-		h := open(t, Options{URL: "redis+cluster://" + redistest.Addrs(servers), Timeout: 300 * time.Millisecond, Retry: 20 * time.Millisecond})
+		h := open(t, Options{URL: "redis+cluster://" + redistest.Addrs(servers), Timeout: 300 * time.Millisecond,
+			Retry: 20 * time.Millisecond})
 		wanted := make([]tier.Get, len(objects))
 		for i, o := range objects {
 			wanted[i].Key = o.Key
@@ -146,12 +149,14 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// When a master of a cluster is killed its replica takes its place, and the level finds it, though nobody else tells it.
+// When a master of a cluster is killed its replica takes its place, and the level finds it, though nobody
+// else tells it.
 func TestClusterFailover(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Cluster(t, 3)
 	replica := redistest.Replicate(t, servers[1])
-	l := open(t, Options{URL: "redis+cluster://" + redistest.Addrs(servers), Timeout: 500 * time.Millisecond, Retry: 20 * time.Millisecond})
+	l := open(t, Options{URL: "redis+cluster://" + redistest.Addrs(servers), Timeout: 500 * time.Millisecond,
+		Retry: 20 * time.Millisecond})
 	var objects []tier.Object
 	var keys []tier.Key
 	for i := range 30 {
@@ -181,7 +186,8 @@ func TestClusterFailover(t *testing.T) {
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	f := redistest.StartFailover(t)
-	l := open(t, Options{URL: "redis+sentinel://" + redistest.Addrs(f.Sentinels) + "/main", Timeout: 500 * time.Millisecond, Retry: 20 * time.Millisecond})
+	l := open(t, Options{URL: "redis+sentinel://" + redistest.Addrs(f.Sentinels) + "/main",
+		Timeout: 500 * time.Millisecond, Retry: 20 * time.Millisecond})
 	put(t, l, object("a", 1000))
 	require.Equal(t, "1", f.Master.Do("dbsize"))
 	f.Replica.Wait("1", "dbsize")
@@ -189,7 +195,9 @@ func TestSentinel(t *testing.T) {
 	f.Master.Stop()
 	require.ErrorIs(t, get(t, l, "a").Err, tier.ErrUnavailable)
 	require.Eventually(t, func() bool { return get(t, l, "a").Err == nil }, 2*time.Minute, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return tryPut(t.Context(), l, object("b", 1000))[0] == nil }, 2*time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return tryPut(t.Context(), l, object("b", 1000))[0] == nil
+	}, 2*time.Minute, 10*time.Millisecond)
 	require.Equal(t, "2", f.Replica.Do("dbsize"))
 
 	wrong := open(t, Options{URL: "redis+sentinel://" + redistest.Addrs(f.Sentinels[1:]) + "/other"})
@@ -207,7 +215,8 @@ func TestTLS(t *testing.T) {
 	if out := probe.Do("config", "get", "tls-port"); out == "" {
 		t.Skip("this redis-server is built without TLS")
 	}
-	s := redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", file("server.crt"), "--tls-key-file", file("server.key"), "--tls-ca-cert-file", file("ca.crt"))
+	s := redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", file("server.crt"), "--tls-key-file",
+		file("server.key"), "--tls-ca-cert-file", file("ca.crt"))
 	url := "rediss://127.0.0.1:" + strconv.Itoa(port)
 	l := open(t, Options{URL: url + "?ca=" + file("ca.crt") + "&cert=" + file("client.crt") + "&key=" + file("client.key")})
 	put(t, l, object("a", 1<<20))
@@ -255,7 +264,8 @@ func certificates(t *testing.T, dir string) {
 		require.NoError(t, err)
 		private, err := x509.MarshalECPrivateKey(key)
 		require.NoError(t, err)
-		for ending, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "EC PRIVATE KEY", Bytes: private}} {
+		for ending, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der},
+			".key": {Type: "EC PRIVATE KEY", Bytes: private}} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name+ending), pem.EncodeToMemory(block), 0o600))
 		}
 	}

@@ -28,8 +28,9 @@ var errScheme = invalid("the URL has an unknown scheme; there are redis, rediss,
 // parameters that a URL may have.
 var parameters = []string{"layout", "space", "size", "prefix", "ttl", "timeout", "db", "ca", "cert", "key"}
 
-// parse takes a URL apart. Its errors repeat nothing of the URL but the values of known parameters: where a character is
-// missing or too many, a password stands where a scheme, an address, a path or a parameter is looked for.
+// parse takes a URL apart. Its errors repeat nothing of the URL but the values of known parameters: where a
+// character is missing or too many, a password stands where a scheme, an address, a path or a parameter is
+// lookup for.
 func (s *settings) parse(text string) (url.Values, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {

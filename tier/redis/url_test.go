@@ -41,7 +41,8 @@ func TestURL(t *testing.T) {
 	require.Equal(t, "x", s.Prefix)
 	require.Equal(t, 3*time.Second, s.TTL)
 	require.Equal(t, 9*time.Millisecond, s.Timeout)
-	s, err = Options{URL: "redis://u:p@host?prefix=x&ttl=3s&layout=lmcache", User: "v", Password: "q", Prefix: "y", TTL: time.Hour, Layout: Objects{}}.resolve()
+	s, err = Options{URL: "redis://u:p@host?prefix=x&ttl=3s&layout=lmcache", User: "v", Password: "q", Prefix: "y",
+		TTL: time.Hour, Layout: Objects{}}.resolve()
 	require.NoError(t, err)
 	require.Equal(t, []any{"v", "q", "y", time.Hour, Objects{}}, []any{s.User, s.Password, s.Prefix, s.TTL, s.Layout})
 	s, err = Options{URL: "redis://h?layout=lmcache"}.resolve()
@@ -52,12 +53,18 @@ func TestURL(t *testing.T) {
 // What is wrong is refused, without the password.
 func TestWrongURL(t *testing.T) {
 	for _, text := range []string{
-		"host:6379", "http://host", "redis+x://host", "unix+cluster:///s", "redis://a,b", "redis://host:0", "redis://host:99999", "redis://host:x", "redis://a:b:c",
-		"redis://host/x", "redis://host/-1", "redis+cluster://a/1", "redis+sentinel://a", "redis+sentinel://a/", "unix://relative", "unix://",
-		"redis://host?nothing=1", "redis://host?db=x", "redis://host?ttl=x", "redis://host?ttl=-1s", "redis://host?ttl=1us", "redis://host?ttl=1s&ttl=2s",
-		"redis://host?layout=x", "redis://host?size=3", "redis://host?layout=resp&size=0", "redis://host?space=x", "redis://host?%zz",
-		"redis://host?ca=/x", "redis://host?layout=lmcache&space=%00", "redis://host?prefix=%00", "redis://host?prefix=" + strings.Repeat("x", 256),
-		"redis://user:hidden%zz@host", "redis://user:hid/den@host", "redis://user:hid?den@host", "redis://:hidden@host:hidden",
+		"host:6379", "http://host", "redis+x://host", "unix+cluster:///s", "redis://a,b", "redis://host:0",
+		"redis://host:99999", "redis://host:x", "redis://a:b:c",
+		"redis://host/x", "redis://host/-1", "redis+cluster://a/1", "redis+sentinel://a", "redis+sentinel://a/",
+		"unix://relative", "unix://",
+		"redis://host?nothing=1", "redis://host?db=x", "redis://host?ttl=x", "redis://host?ttl=-1s",
+		"redis://host?ttl=1us", "redis://host?ttl=1s&ttl=2s",
+		"redis://host?layout=x", "redis://host?size=3", "redis://host?layout=resp&size=0", "redis://host?space=x",
+		"redis://host?%zz",
+		"redis://host?ca=/x", "redis://host?layout=lmcache&space=%00", "redis://host?prefix=%00",
+		"redis://host?prefix=" + strings.Repeat("x", 256),
+		"redis://user:hidden%zz@host", "redis://user:hid/den@host", "redis://user:hid?den@host",
+		"redis://:hidden@host:hidden",
 	} {
 		err := Options{URL: text}.Validate()
 		require.ErrorIs(t, err, fs.ErrInvalid, text)
@@ -69,18 +76,22 @@ func TestWrongURL(t *testing.T) {
 	}
 	require.ErrorIs(t, Options{URL: "rediss://host?ca=/nowhere"}.Validate(), fs.ErrNotExist)
 	require.ErrorIs(t, Options{URL: "rediss://host?cert=/nowhere"}.Validate(), fs.ErrNotExist)
-	for _, o := range []Options{{TTL: -1}, {TTL: 1}, {Timeout: -1}, {Connections: -1}, {MaxBytesInFlight: -1}, {Failures: -1}, {Retry: -1}, {Layout: RESP{Size: -1}}, {Layout: LMCache{Space: strings.Repeat("x", 300)}}} {
+	for _, o := range []Options{{TTL: -1}, {TTL: 1}, {Timeout: -1}, {Connections: -1}, {MaxBytesInFlight: -1},
+		{Failures: -1}, {Retry: -1}, {Layout: RESP{Size: -1}}, {Layout: LMCache{Space: strings.Repeat("x", 300)}}} {
 		require.ErrorIs(t, o.Validate(), fs.ErrInvalid)
 	}
 	require.NoError(t, Options{}.Validate())
 }
 
-// A password stands where something else is looked for, and the error does not repeat it.
+// A password stands where something else is lookup for, and the error does not repeat it.
 func TestErrorsDoNotRepeatSecrets(t *testing.T) {
 	for _, text := range []string{
-		"redis://u:secret:6379", "redis://:secret", "redis://u:secret", "redis://u:x/secret", "redis://u:1/secret", "redis://u:secret/1", "redis://[secret:1",
-		"redis+cluster://a,u:secret:1", "redis+sentinel://u:secret:1/m", "redis+sentinel://h/m/secret", "unix://u:secret/path", "unix+secret:///path",
-		"redis://u:x?secret", "redis://u:x?secret=1", "redis://u:x%secret@host", "u:secret://host", "redis+secret://host", "secret",
+		"redis://u:secret:6379", "redis://:secret", "redis://u:secret", "redis://u:x/secret", "redis://u:1/secret",
+		"redis://u:secret/1", "redis://[secret:1",
+		"redis+cluster://a,u:secret:1", "redis+sentinel://u:secret:1/m", "redis+sentinel://h/m/secret",
+		"unix://u:secret/path", "unix+secret:///path",
+		"redis://u:x?secret", "redis://u:x?secret=1", "redis://u:x%secret@host", "u:secret://host",
+		"redis+secret://host", "secret",
 		"redis://u:a@secret@host", "redis://host?db=secret",
 	} {
 		err := Options{URL: text}.Validate()
@@ -89,9 +100,11 @@ func TestErrorsDoNotRepeatSecrets(t *testing.T) {
 	}
 }
 
-// User and password stand once. What is behind a second @ would become a part of the password, which every server is given.
+// User and password stand once. What is behind a second @ would become a part of the password, which every
+// server is given.
 func TestUserOfEachAddress(t *testing.T) {
-	for _, text := range []string{"redis+cluster://u:p1@h1,u:p2@h2", "redis+sentinel://u:p1@h1,u:p2@h2/m", "redis://u:p@q@h", "unix://u:p@q@/s"} {
+	for _, text := range []string{"redis+cluster://u:p1@h1,u:p2@h2", "redis+sentinel://u:p1@h1,u:p2@h2/m",
+		"redis://u:p@q@h", "unix://u:p@q@/s"} {
 		err := Options{URL: text}.Validate()
 		require.ErrorIs(t, err, fs.ErrInvalid, text)
 		require.ErrorContains(t, err, "@ as %40", text)

@@ -127,7 +127,8 @@ class Region:
 
     def load(self, key):
         entry, cache = self.cache.pin_if_ready(key), {}
-        meta = self.common.ECCPUConnectorMetadata(loads={key: (next(self.transfers), list(entry.block_ids), entry.shape)})
+        meta = self.common.ECCPUConnectorMetadata(loads={key: (next(self.transfers), list(entry.block_ids),
+                                                               entry.shape)})
         self.worker.start_load_caches(cache, meta)
         for _ in self.done().completed_loads:
             self.cache.unpin(key)

@@ -19,7 +19,8 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..", "..")
-sys.path[:0] = [HERE, os.path.join(ROOT, "interop"), os.path.join(ROOT, "fuzz", "system", "vllm"), os.path.join(ROOT, "python", "src")]
+sys.path[:0] = [HERE, os.path.join(ROOT, "interop"), os.path.join(ROOT, "fuzz", "system", "vllm"),
+                os.path.join(ROOT, "python", "src")]
 
 
 def makers(purpose):

@@ -63,7 +63,8 @@ class VLLM(ZMQ):
         self.decode = self.vllm.Decoder(self.vllm.inputs.MultiModalKwargsItem).decode
         self.receiver = None
         if more["way"] == "shm":
-            self.receiver = store.receiver(more["name"], (case["ring_bytes"], -(-(case["size"] + 4096) // store.MIB), 1))
+            self.receiver = store.receiver(more["name"],
+                                           (case["ring_bytes"], -(-(case["size"] + 4096) // store.MIB), 1))
         super().__init__(more["endpoint"])
 
     def look(self, key, frames):

@@ -95,7 +95,8 @@ class Queue:
         self.items, self.answers = context.Queue(), context.Queue()
         self.process = context.Process(target=receive_queue, args=(self.items, self.answers), daemon=True)
         self.process.start()
-        self.item = {"pixel_values": bytes(i & 255 for i in range(256)) * (2 * shape[0] * shape[1] // 256 + 1), "image_grid_thw": bytes(24)}
+        self.item = {"pixel_values": bytes(i & 255 for i in range(256)) * (2 * shape[0] * shape[1] // 256 + 1),
+                     "image_grid_thw": bytes(24)}
 
     def run(self, n):
         samples = []

@@ -33,7 +33,7 @@ def main():
     tested.arms["ring registered, torch"] = peer.Registered(torch, tested.device, source, destination, driver)
     answer = tested.measure("ring registered, torch", SIZE, 12, STRIDE, 4, 3)
     assert len(answer["total_ns"]) == len(answer["submit_ns"]) == 3, answer
-    assert torch.equal(destination, tested.arms["ring registered, torch"].arrived)
+    assert torch.equal(destination, tested.arms["ring registered, torch"].copied)
     assert library.cuMemFree_v2(address) == 0
     tested.close()
     assert library.cuCtxPopCurrent_v2(None) == 0

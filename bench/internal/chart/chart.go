@@ -60,7 +60,8 @@ func (c Chart) SVG() []byte {
 	text(&s, plotLeft, 24, "start", c.Title)
 	text(&s, (plotLeft+plotRight)/2, chartHeight-20, "middle", c.X)
 	text(&s, plotLeft, 42, "start", c.Y)
-	fmt.Fprintf(&s, `<path d="M%d %dV%dH%d" stroke="black" fill="none"/>`+"\n", plotLeft, plotTop, plotBottom, plotRight)
+	fmt.Fprintf(&s, `<path d="M%d %dV%dH%d" stroke="black" fill="none"/>`+"\n", plotLeft, plotTop, plotBottom,
+		plotRight)
 	toX, toY := c.scales()
 	free := 0.0 // where the last label leaves room
 	for _, x := range c.places() {

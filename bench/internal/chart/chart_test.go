@@ -25,7 +25,9 @@ func TestSVG(t *testing.T) {
 		"zeros are left out": {true, []float64{0, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			drawn := Chart{Title: "<a & b>", X: "x", Y: "y", LogY: c.logY, XText: func(x float64) string { return fmt.Sprint(int(x)) }}
+			drawn := Chart{Title: "<a & b>", X: "x", Y: "y", LogY: c.logY, XText: func(x float64) string {
+				return fmt.Sprint(int(x))
+			}}
 			points := 0
 			for i, y := range c.y {
 				drawn.Add("arm", float64(int(64<<10)<<i), y)

@@ -36,13 +36,13 @@ func TestVictimsAreOfLeastDensity(t *testing.T) {
 			t.Fatalf("evicted %v, kept %v", gone, kept)
 		}
 		if s.used > 100 || len(s.index) != len(s.objects) {
-			t.Fatal("the books are wrong")
+			t.Fatal("the sizes do not add up")
 		}
 	}
 }
 
-// TestChildrenGoFirst: of trees, an object goes only when none of its children is there, never an ancestor of what is put,
-// and never more than fits.
+// TestChildrenGoFirst: of trees, an object goes only when none of its children is there, never an ancestor of
+// what is put, and never more than fits.
 func TestChildrenGoFirst(t *testing.T) {
 	for _, exact := range []bool{false, true} {
 		rng := rand.New(rand.NewPCG(3, 4))
@@ -91,8 +91,8 @@ func checkTree[E any](t *testing.T, s *Scored[E]) {
 	}
 }
 
-// An exact cache of many objects gives a parent up right after its last child, if that is the least by then; one that is not
-// has chosen other victims before.
+// An exact cache of many objects gives a parent up right after its last child, if that is the least by then;
+// one that is not has chosen other victims before.
 func TestExactVictims(t *testing.T) {
 	for _, exact := range []bool{true, false} {
 		s := NewScored(fixed{}, 1000)

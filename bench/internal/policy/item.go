@@ -1,5 +1,5 @@
-// Package policy simulates caches without bytes: the items of a trace, a cache that gives up what a rule values least, and
-// rules.
+// Package policy simulates caches without bytes: the items of a trace, a cache that gives up what a rule
+// values least, and rules.
 package policy
 
 // Item is something that can be cached. A trace has one Item for each key.

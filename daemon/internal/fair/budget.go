@@ -72,6 +72,7 @@ func (b *Budget) TryAcquire(s *Share, n int64) bool {
 	return b.tryAcquire(s, n)
 }
 
+// tryAcquire is TryAcquire under the lock.
 func (b *Budget) tryAcquire(s *Share, n int64) bool {
 	if len(s.line) > 0 || !b.allows(s, n) {
 		return false
@@ -123,9 +124,6 @@ func (b *Budget) Acquire(done <-chan struct{}, s *Share, n int64) bool {
 
 // Release gives bytes back.
 func (b *Budget) Release(s *Share, n int64) {
-	if n == 0 {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.held -= n

@@ -21,7 +21,9 @@ type Turns struct {
 // NewTurns returns n turns, which are all free.
 func NewTurns(n int) *Turns { return &Turns{free: n} }
 
-// Queue is the requests of a process. The zero value is one without any. It belongs to one Turns.
+// Queue is the requests of a process. The zero value is one without any. It belongs to one Turns, in whose
+// heap it is as long as requests wait in its line: acquire puts it there, and next takes it out with its last
+// one. A request that runs is only counted.
 type Queue struct {
 	spent   int64 // what its turns cost
 	running int
@@ -65,6 +67,7 @@ func (t *Turns) Waiting() (n int) {
 	return n
 }
 
+// acquire waits for a turn, in front of the other requests of the process if first is set.
 func (t *Turns) acquire(q *Queue, wake chan struct{}, first bool) {
 	t.mu.Lock()
 	if q.running == 0 && len(q.line) == 0 {
@@ -89,6 +92,7 @@ func (t *Turns) acquire(q *Queue, wake chan struct{}, first bool) {
 	<-wake
 }
 
+// start gives a turn to a process, which pays for it ahead. The clock never goes back.
 func (t *Turns) start(q *Queue) {
 	t.free--
 	t.clock = max(t.clock, q.spent)

@@ -63,7 +63,7 @@ func TestClaimedSizeIsNobodysSize(t *testing.T) {
 		}), tier.ErrExists)
 		require.Equal(t, int64(1000), counted())
 		require.NoError(t, b.registry.Check())
-		require.NoError(t, honest.Release([]string{"l"}))
+		b.release(honest, "l")
 		require.Zero(t, counted())
 	}
 	// The same with somebody who reserves it first.
@@ -74,7 +74,7 @@ func TestClaimedSizeIsNobodysSize(t *testing.T) {
 	}), tier.ErrPending)
 	require.Equal(t, int64(10), counted())
 	require.NoError(t, b.registry.Check())
-	require.NoError(t, honest.Release([]string{"w"}))
+	b.release(honest, "w")
 }
 
 // counting is an account that only looks.

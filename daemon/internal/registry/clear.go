@@ -70,7 +70,7 @@ func (u *Session) Clear(space string) error { return u.clear(spaces{space, space
 func (u *Session) ClearPrefix(prefix string) error { return u.clear(spaces{prefix, true}) }
 
 func (u *Session) clear(which spaces) error {
-	if err := u.begin(); err != nil {
+	if _, err := u.begin(""); err != nil {
 		return err
 	}
 	s, r := u.s, u.s.registry
@@ -95,6 +95,7 @@ func (u *Session) clear(which spaces) error {
 	return nil
 }
 
+// nextToClear is next of the clearer, under the lock.
 func (r *Registry) nextToClear() (spaces, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

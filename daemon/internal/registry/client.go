@@ -3,17 +3,24 @@ package registry
 import (
 	"fmt"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/internal/failpoint"
 )
 
 // Client is a process, with all its sessions. Its fields are guarded by the lock of the registry.
+//
+// A client is there from its first Enter until it has neither a connection nor a session. When its process
+// ends, it is dead first: it gets no session any more, and those that it has are ended one by one, each after
+// its request. A session may go to another client before, since nothing tells some processes apart.
 type Client struct {
+	Part fair.Part // of what requests take, whatever their protocol; the registry does not look at it
+
 	registry *Registry
 	process  *process.Process
-	entered  int // connections
-	dead     bool
-	removed  bool
+	entered  int  // connections
+	dead     bool // set by died
+	removed  bool // set by removeUnused: it is not in Registry.clients
 	sessions map[*session]struct{}
 	leases   int
 	charged  charged // of all sessions

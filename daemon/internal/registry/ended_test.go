@@ -29,7 +29,7 @@ func TestEndsThatARequestNoticesCount(t *testing.T) {
 		b.mu.Unlock()
 		end()
 		require.Equal(t, before+1, b.registry.Counts().EndedByTime, name)
-		require.NoError(t, u.Release([]string{"l"}))
+		b.release(u, "l")
 		b.pass(0)
 		require.Equal(t, before+1, b.registry.Counts().EndedByTime, name)
 	}

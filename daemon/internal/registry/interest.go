@@ -9,45 +9,41 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-const (
-	// interestTime is how long a lease that has nothing stays because of what was pending: the store
-	// believes that long that somebody waits for it.
-	interestTime = 10 * time.Second
-	// maxInterest are the objects that a process may wait for at a time: a quarter of those that a store
-	// brings by default, so that one process leaves room to others. In a small memory they are a quarter
-	// of its objects.
-	maxInterest = 1 << 14
-)
+// maxInterest are the objects that a process may wait for at a time: a quarter of those that a store
+// brings by default, so that one process leaves room to others. In a small memory they are a quarter
+// of its objects.
+const maxInterest = 1 << 14
 
 // interest are the objects that a process was told are pending, and until when the store believes that
-// somebody waits for them. Guarded by the lock of the registry.
+// somebody waits for them: tier.Store.InterestTime after the last Pin. A lease that has nothing stays as long.
+// Guarded by the lock of the registry.
 type interest struct {
 	until map[tier.Key]time.Time
 	swept time.Time
 }
 
 // add notes that a process waits for an object, unless there are too many.
-func (w *interest) add(k tier.Key, now time.Time, most int) bool {
-	if _, has := w.until[k]; !has && len(w.until) >= most && !w.sweep(now) {
+func (w *interest) add(k tier.Key, now, until time.Time, most int) bool {
+	if _, has := w.until[k]; !has && len(w.until) >= most && !w.sweep(now, until) {
 		return false
 	}
 	if w.until == nil {
 		w.until = map[tier.Key]time.Time{}
 	}
-	w.until[k] = now.Add(interestTime)
+	w.until[k] = until
 	return true
 }
 
-// sweep drops interest that has expired, not more often than once in a second. It reports whether there
-// is room now.
-func (w *interest) sweep(now time.Time) bool {
+// sweep drops interest that has expired, not more often than once in a second. last is until when interest
+// lasts that begins now. sweep reports whether there is room now.
+func (w *interest) sweep(now, last time.Time) bool {
 	if since := now.Sub(w.swept); since >= 0 && since < time.Second {
 		return false
 	}
 	w.swept = now
 	before := len(w.until)
 	for k, until := range w.until {
-		if !now.Before(until) || until.Sub(now) > interestTime { // or the clock was set back
+		if !now.Before(until) || until.After(last) { // or the clock was set back
 			delete(w.until, k)
 		}
 	}
@@ -59,6 +55,7 @@ func (w *interest) sweep(now time.Time) bool {
 func (l *lease) noteInterest(keys []tier.Key, placed []tier.Placed, prefix bool) []tier.Placed {
 	r := l.s.registry
 	now := r.now()
+	until := now.Add(r.store.InterestTime())
 	var refused []tier.Key
 	r.mu.Lock()
 	w := &l.s.client.interest
@@ -66,8 +63,8 @@ func (l *lease) noteInterest(keys []tier.Key, placed []tier.Placed, prefix bool)
 		switch k := keys[i]; {
 		case !errors.Is(placed[i].Err, tier.ErrPending):
 			delete(w.until, k)
-		case w.add(k, now, r.maxInterest):
-			l.interest = now.Add(interestTime)
+		case w.add(k, now, until, r.maxInterest):
+			l.interest = until
 		default:
 			placed[i] = tier.Placed{Err: fmt.Errorf("object %v is on its way, and so are %d others that the process wants; ask again later: %w", k, len(w.until), tier.ErrFull)}
 			refused = append(refused, k)

@@ -44,7 +44,7 @@ func TestOneProcessWantsEverything(t *testing.T) {
 	require.Equal(t, []error{pending}, pin(other, false, "c"))
 	require.NoError(t, greedy.Unpin("l", keys("a")))
 	require.Equal(t, []error{pending, full}, pin(greedy, false, "d", "a"), "what is not wanted any more makes room")
-	b.pass(interestTime + time.Second)
+	b.pass(b.store.InterestTime() + time.Second)
 	require.Equal(t, []error{pending, pending}, pin(greedy, false, "a", "c"), "so does what nobody has asked for again")
 	errs, _, err := writer.Commit("w", keys("a"), false, 0)
 	require.NoError(t, err)

@@ -17,6 +17,10 @@ const slack = time.Second
 
 // lease is the name of a lease of a session, and its account. What it has, and until when, the memory
 // level knows.
+//
+// A name is added before its lease is opened, so that the account can be charged, and removed after the lease
+// has ended: by a release, or by time, which the level reports through Expired. In between the level may have
+// ended the lease already, so whatever a request does with it may be answered tier.ErrEnded.
 type lease struct {
 	s    *session
 	name string
@@ -27,32 +31,17 @@ type lease struct {
 	interest time.Time
 }
 
-// named returns the lease of a name, nil if there is none.
-func (s *session) named(name string) *lease {
-	s.registry.mu.Lock()
-	defer s.registry.mu.Unlock()
-	return s.leases[name]
-}
-
-// find returns the lease of a name, nil if there is none now: its time may have passed just now.
-func (s *session) find(name string) *lease {
-	if l := s.named(name); l != nil && !l.t.Summary().Ended {
-		return l
-	}
-	return nil
-}
-
-// open returns a lease that lasts for at least d, within the limits; 0 is the ordinary time.
-func (s *session) open(name string, d time.Duration) (*lease, error) {
+// open returns a lease that lasts for at least d, within the limits; 0 is the ordinary time. l is the one that
+// has the name, nil if there is none.
+func (s *session) open(l *lease, name string, d time.Duration) (*lease, error) {
 	r := s.registry
-	limits := r.Limits()
-	until := r.clock().Add(limits.time(d))
-	if l := s.named(name); l != nil {
+	until := r.clock().Add(r.Limits().time(d))
+	if l != nil {
 		if err := l.extend(until); !errors.Is(err, tier.ErrEnded) {
 			return l, explain(err)
 		}
 	}
-	l, err := s.add(name, limits)
+	l, err := s.add(name)
 	if err != nil {
 		return nil, err
 	}
@@ -81,10 +70,11 @@ func explain(err error) error {
 }
 
 // add adds the name of a lease that is about to be opened, if there may be one more.
-func (s *session) add(name string, limits Limits) (*lease, error) {
+func (s *session) add(name string) (*lease, error) {
 	r := s.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	limits := r.limits
 	switch all, mine := int64(r.counts.Leases), int64(s.client.leases); {
 	case !quarter(limits.Table).allows(mine, 1, limits.Table-all-1):
 		return nil, fmt.Errorf("%w: process %d has %d leases and others have %d, which leaves it no more; release some, or raise max-leases, for a new segment",
@@ -137,6 +127,11 @@ func (l *lease) extend(until time.Time) error {
 // release ends a lease with all it has.
 func (l *lease) release() {
 	l.t.Release()
+	l.remove()
+}
+
+// remove removes the name of a lease that was released.
+func (l *lease) remove() {
 	failpoint.Hit("daemon.released")
 	r := l.s.registry
 	r.mu.Lock()

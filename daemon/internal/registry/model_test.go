@@ -244,7 +244,7 @@ func TestRandomRequests(t *testing.T) {
 			},
 			"release": func(t *rapid.T) {
 				u, l, id := at(t)
-				require.NoError(t, u.Release([]string{l, "nothing"}))
+				b.release(u, l, "nothing")
 				m.drop(id)
 			},
 			"get": func(t *rapid.T) {

@@ -15,28 +15,31 @@ import (
 // PinPrefix. 0 is the ordinary time. ErrFull is also the answer about what would be beyond the limits of
 // the process.
 func (u *Session) Pin(name string, keys []tier.Key, d time.Duration, prefix bool) ([]tier.Placed, error) {
-	if err := u.begin(); err != nil {
-		return nil, err
-	}
-	s := u.s
-	defer s.request.Unlock()
-	l, err := s.open(name, d)
+	l, err := u.begin(name)
 	if err != nil {
 		return nil, err
 	}
-	placed := l.pin(keys, prefix)
-	if slices.ContainsFunc(placed, hasEnded) { // its time passed just now
-		if l, err = s.open(name, d); err != nil {
+	defer u.s.request.Unlock()
+	var placed []tier.Placed
+	for again := true; again; again = slices.ContainsFunc(placed, hasEnded) { // its time passed just now
+		if l, err = u.s.open(l, name, d); err != nil {
 			return nil, err
 		}
 		placed = l.pin(keys, prefix)
 	}
-	l.releaseEmpty()
+	if !slices.ContainsFunc(placed, isPlaced) {
+		l.releaseEmpty()
+	}
 	return placed, closedAmong(placed)
 }
 
+// isPlaced reports whether an object is the lease's.
+func isPlaced(p tier.Placed) bool { return p.Err == nil }
+
+// hasEnded reports that the lease ended before it got an object.
 func hasEnded(p tier.Placed) bool { return errors.Is(p.Err, tier.ErrEnded) }
 
+// pin pins objects, and notes which of them the process waits for.
 func (l *lease) pin(keys []tier.Key, prefix bool) []tier.Placed {
 	var placed []tier.Placed
 	if prefix {
@@ -50,11 +53,11 @@ func (l *lease) pin(keys []tier.Key, prefix bool) []tier.Placed {
 
 // Objects returns how many objects a lease has.
 func (u *Session) Objects(name string) int {
-	if u.begin() != nil {
+	l, err := u.begin(name)
+	if err != nil {
 		return 0
 	}
 	defer u.s.request.Unlock()
-	l := u.s.named(name)
 	if l == nil {
 		return 0
 	}
@@ -64,11 +67,11 @@ func (u *Session) Objects(name string) int {
 
 // Keys returns the objects that a lease has of a space, in the order of their names.
 func (u *Session) Keys(name, space string) ([]tier.Key, error) {
-	if err := u.begin(); err != nil {
+	l, err := u.begin(name)
+	if err != nil {
 		return nil, err
 	}
 	defer u.s.request.Unlock()
-	l := u.s.find(name)
 	if l == nil {
 		return nil, nil
 	}
@@ -81,17 +84,13 @@ func (u *Session) Keys(name, space string) ([]tier.Key, error) {
 // Get returns where objects are that a lease has. The errors are tier.ErrPending, beside the place, of what
 // it has reserved, and tier.ErrEnded of what it does not have.
 func (u *Session) Get(name string, keys []tier.Key) ([]tier.Placed, error) {
-	if err := u.begin(); err != nil {
+	l, err := u.begin(name)
+	if err != nil {
 		return nil, err
 	}
 	defer u.s.request.Unlock()
-	l := u.s.find(name)
 	if l == nil {
-		placed := make([]tier.Placed, len(keys))
-		for i := range placed {
-			placed[i].Err = noLease(name)
-		}
-		return placed, nil
+		return slices.Repeat([]tier.Placed{{Err: noLease(name)}}, len(keys)), nil
 	}
 	placed := l.t.Held(keys)
 	for i, p := range placed {
@@ -102,17 +101,18 @@ func (u *Session) Get(name string, keys []tier.Key) ([]tier.Placed, error) {
 	return placed, closedAmong(placed)
 }
 
+// noLease is the answer about what a lease is asked for that is not there.
 func noLease(name string) error {
 	return fmt.Errorf("there is no lease %q: it was released, its time has passed, or it had nothing: %w", name, tier.ErrEnded)
 }
 
 // Unpin gives up what a lease pins, and its interest in what is pending. What is not there is skipped.
 func (u *Session) Unpin(name string, keys []tier.Key) error {
-	if err := u.begin(); err != nil {
+	l, err := u.begin(name)
+	if err != nil {
 		return err
 	}
 	defer u.s.request.Unlock()
-	l := u.s.find(name)
 	if l == nil {
 		return nil
 	}
@@ -123,27 +123,33 @@ func (u *Session) Unpin(name string, keys []tier.Key) error {
 	return nil
 }
 
-// Shrink gives up some of what a large lease has, and reports whether it did: whoever releases it so, first,
-// does not keep others waiting for it all.
-func (u *Session) Shrink(name string) (bool, error) {
-	if err := u.begin(); err != nil {
-		return false, err
+// Release ends leases, in order, up to the first one that is large: of that it gives up some, and returns the
+// names of those that it has not ended. Whoever calls it again for these does not keep others waiting for
+// all. What is not there is skipped.
+func (u *Session) Release(names []string) (rest []string, err error) {
+	if _, err := u.begin(""); err != nil {
+		return nil, err
 	}
 	defer u.s.request.Unlock()
-	l := u.s.named(name)
-	return l != nil && l.t.Shrink(), nil
+	for i, l := range u.s.named(names) {
+		if l == nil {
+			continue
+		}
+		if l.t.ReleaseSome() {
+			return names[i:], nil
+		}
+		l.remove()
+	}
+	return nil, nil
 }
 
-// Release ends leases. What is not there is skipped.
-func (u *Session) Release(names []string) error {
-	if err := u.begin(); err != nil {
-		return err
+// named returns the leases of names, nil for a name that none has.
+func (s *session) named(names []string) []*lease {
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
+	found := make([]*lease, len(names))
+	for i, name := range names {
+		found[i] = s.leases[name]
 	}
-	defer u.s.request.Unlock()
-	for _, name := range names {
-		if l := u.s.named(name); l != nil {
-			l.release()
-		}
-	}
-	return nil
+	return found
 }

@@ -37,6 +37,7 @@ type Limits struct {
 	Memory, Objects, Table, Pins int64
 }
 
+// bytes is the share of the bytes of memory.
 func (l Limits) bytes() share { return share{l.Held, l.Memory} }
 
 // time returns how long a lease lasts that is asked for d; 0 is the ordinary time.
@@ -173,6 +174,7 @@ func closedIn(errs []error) error {
 	return nil
 }
 
+// closedAmong is closedIn for what was pinned or reserved.
 func closedAmong(placed []tier.Placed) error {
 	for _, p := range placed {
 		if p.Err != nil && errors.Is(p.Err, fs.ErrClosed) {

@@ -44,11 +44,9 @@ func TestLargeReleaseKeepsNobodyWaiting(t *testing.T) {
 		}
 	}
 	for name, end := range map[string]func(){
-		"release": func() { _ = u.Release([]string{"l"}) },
-		"shrink": func() {
-			for more := true; more; more, _ = u.Shrink("l") {
+		"release": func() {
+			for rest := []string{"l"}; len(rest) > 0; rest, _ = u.Release(rest) {
 			}
-			_ = u.Release([]string{"l"})
 		},
 		"time": func() { b.pass(2 * time.Second); b.pass(2 * tier.WriteTime) },
 	} {
@@ -59,9 +57,9 @@ func TestLargeReleaseKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestShrink: only of a large lease, at most 64 objects, pinned or reserved ones, until it is not large
-// any more.
-func TestShrink(t *testing.T) {
+// TestReleaseOfALargeLease: each call gives up 64 objects, pinned or reserved ones, and ends the leases in
+// front of it; the last one ends the lease and those behind it.
+func TestReleaseOfALargeLease(t *testing.T) {
 	b := newBed(t, Limits{Sessions: 40, Leases: 8, Held: 1 << 40, Longest: time.Hour, Ordinary: time.Minute})
 	u := b.user(process.Unknown(), "session-1")
 	var names []string
@@ -75,18 +73,22 @@ func TestShrink(t *testing.T) {
 	require.NoError(t, err)
 	_, err = u.Reserve("l", objects, 0)
 	require.NoError(t, err)
-	for _, left := range []int{136, 72, 8} {
-		more, err := u.Shrink("l")
+	for _, name := range []string{"first", "last"} {
+		_, err = u.Pin(name, keys(names[0]), 0, false)
 		require.NoError(t, err)
-		require.True(t, more)
+	}
+	rest := []string{"first", "none", "l", "none", "last"}
+	for _, left := range []int{136, 72, 8} {
+		rest, err = u.Release(rest)
+		require.NoError(t, err)
+		require.Equal(t, []string{"l", "none", "last"}, rest)
 		require.Equal(t, left, u.Objects("l"))
+		require.Zero(t, u.Objects("first"))
+		require.Equal(t, 1, u.Objects("last"))
 		require.NoError(t, b.registry.Check())
 	}
-	for _, name := range []string{"l", "none"} {
-		more, err := u.Shrink(name)
-		require.NoError(t, err)
-		require.False(t, more)
-	}
-	require.Equal(t, 8, u.Objects("l"))
-	require.NoError(t, u.Release([]string{"l"}))
+	rest, err = u.Release(rest)
+	require.NoError(t, err)
+	require.Empty(t, rest)
+	require.Empty(t, b.registry.Leases(10))
 }

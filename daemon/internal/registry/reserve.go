@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
@@ -16,13 +18,13 @@ import (
 // then: whoever had no answer asks again, and whoever needs more time. ErrFull and ErrTooLarge are also the
 // answers about what would be beyond the limits of the process.
 func (u *Session) Reserve(name string, objects []tier.Object, d time.Duration) ([]tier.Placed, error) {
-	if err := u.begin(); err != nil {
+	l, err := u.begin(name)
+	if err != nil {
 		return nil, err
 	}
 	s := u.s
 	defer s.request.Unlock()
-	l, err := s.open(name, d)
-	if err != nil {
+	if l, err = s.open(l, name, d); err != nil {
 		return nil, err
 	}
 	most := s.registry.Limits().Held
@@ -30,17 +32,20 @@ func (u *Session) Reserve(name string, objects []tier.Object, d time.Duration) (
 	for i := range objects {
 		placed[i] = l.reserve(&objects[i], most)
 		if hasEnded(placed[i]) { // its time passed just now
-			if l, err = s.open(name, d); err != nil {
+			if l, err = s.open(l, name, d); err != nil {
 				return nil, err
 			}
 			placed[i] = l.reserve(&objects[i], most)
 		}
 	}
 	failpoint.Hit("daemon.reserved")
-	l.releaseEmpty()
+	if !slices.ContainsFunc(placed, isPlaced) {
+		l.releaseEmpty()
+	}
 	return placed, closedAmong(placed)
 }
 
+// reserve takes room for an object, or answers for one that the lease has reserved before.
 func (l *lease) reserve(o *tier.Object, most int64) tier.Placed {
 	if err := o.Validate(); err != nil {
 		return tier.Placed{Err: err}
@@ -59,10 +64,13 @@ func (l *lease) reserve(o *tier.Object, most int64) tier.Placed {
 	return p
 }
 
-// again answers for what the lease has reserved already.
+// again answers for what the lease has reserved already. The cost may differ: it is a hint, and the first one counts.
 func again(o *tier.Object, own tier.Placed) tier.Placed {
-	if was := own.Object; was.Size != o.Size || was.Parent != o.Parent || was.Tenant != o.Tenant || !bytes.Equal(was.Note, o.Note) {
-		return tier.Placed{Err: fmt.Errorf("object %v is reserved already, with another size, note, parent or tenant; abort it first: %w", o.Key, fs.ErrInvalid)}
+	was, asked := own.Object, *o
+	same := bytes.Equal(was.Note, asked.Note)
+	was.Note, asked.Note, asked.Cost = nil, nil, was.Cost
+	if !same || !reflect.DeepEqual(was, asked) {
+		return tier.Placed{Err: fmt.Errorf("object %v is reserved already, with another description; abort it first: %w", o.Key, fs.ErrInvalid)}
 	}
 	own.Err = nil
 	return own
@@ -73,44 +81,43 @@ func again(o *tier.Object, own tier.Placed) tier.Placed {
 // reserved and is not there; if it is there, it was committed, by an earlier call whose answer was lost, or
 // by somebody else.
 func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duration) (errs []error, published int, err error) {
-	if err := u.begin(); err != nil {
+	l, err := u.begin(name)
+	if err != nil {
 		return nil, 0, err
 	}
-	s, r := u.s, u.s.registry
-	defer s.request.Unlock()
-	l := s.find(name)
+	r := u.s.registry
+	defer u.s.request.Unlock()
 	if l != nil && keep {
-		err := l.extend(r.clock().Add(r.Limits().time(d)))
-		if errors.Is(err, tier.ErrEnded) { // its time passed just now
-			l = nil
-		} else if err != nil {
+		// What has ended is found to have by Commit.
+		if err := l.extend(r.clock().Add(r.Limits().time(d))); err != nil && !errors.Is(err, tier.ErrEnded) {
 			return nil, 0, explain(err)
 		}
 	}
 	if l == nil {
-		errs := make([]error, len(keys))
-		for i, k := range keys {
-			if errs[i] = noLease(name); !keep && r.isThere(k) {
-				errs[i] = nil
-			}
-		}
-		return errs, 0, nil
+		errs = slices.Repeat([]error{tier.ErrEnded}, len(keys))
+	} else {
+		errs = l.t.Commit(keys)
 	}
-	errs = l.t.Commit(keys)
 	failpoint.Hit("daemon.committed")
 	var done []tier.Key
 	for i, k := range keys {
 		switch {
 		case errs[i] == nil:
 			done = append(done, k)
+		case errors.Is(errs[i], tier.ErrEnded):
+			if errs[i] = noLease(name); !keep && r.isThere(k) {
+				errs[i] = nil
+			}
 		case errors.Is(errs[i], tier.ErrNotFound) && !errors.Is(errs[i], tier.ErrCorrupt):
 			errs[i] = l.committed(k, keep)
 		}
 	}
-	if !keep {
-		l.t.Unpin(done)
+	if l != nil {
+		if !keep {
+			l.t.Unpin(done)
+		}
+		l.releaseEmpty()
 	}
-	l.releaseEmpty()
 	return errs, len(done), closedIn(errs)
 }
 
@@ -133,17 +140,13 @@ func (r *Registry) isThere(k tier.Key) bool {
 
 // Abort gives up what a lease has reserved. The error is tier.ErrEnded of what it has not.
 func (u *Session) Abort(name string, keys []tier.Key) ([]error, error) {
-	if err := u.begin(); err != nil {
+	l, err := u.begin(name)
+	if err != nil {
 		return nil, err
 	}
 	defer u.s.request.Unlock()
-	l := u.s.find(name)
 	if l == nil {
-		errs := make([]error, len(keys))
-		for i := range errs {
-			errs[i] = noLease(name)
-		}
-		return errs, nil
+		return slices.Repeat([]error{noLease(name)}, len(keys)), nil
 	}
 	errs := l.t.Abort(keys)
 	failpoint.Hit("daemon.aborted")

@@ -11,7 +11,15 @@ import (
 	"github.com/ringcache/ringcache/daemon/internal/process"
 )
 
-// session is what a client is known by, and the names of its leases.
+// session is what a client is known by, and the names of its leases. It is in one of these states, between
+// which Join, Leave, the end of the process and the keeper of times move it under both its locks:
+//
+//   - in use: user is a connection's;
+//   - left: user is nil, and the process lives. All stays, for ever if the end of the process will be noticed,
+//     and else until its time in Registry.graces;
+//   - waiting: it was recovered from the registry before, and nobody has joined it yet, until its time in graces;
+//   - removed: it has neither a user nor a lease, and Registry.sessions does not have it. Who still has it in
+//     hand looks for the session anew.
 type session struct {
 	registry *Registry
 	key      string // see sessionKey
@@ -82,6 +90,7 @@ func (r *Registry) session(c *Client, key string) (*session, error) {
 	return r.newSession(c, key), nil
 }
 
+// newSession adds a session of a client, which nobody uses yet. The caller has the lock.
 func (r *Registry) newSession(c *Client, key string) *session {
 	s := &session{registry: r, key: key, client: c, leases: map[string]*lease{}}
 	c.sessions[s] = struct{}{}
@@ -156,8 +165,9 @@ func (s *session) move(c *Client) {
 	s.registry.removeUnused(before)
 }
 
-// begin begins a request, which ends with s.request.Unlock.
-func (u *Session) begin() error {
+// begin begins a request, which ends with s.request.Unlock, about the lease of a name: nil if there is none.
+// The time of the lease may have passed just now.
+func (u *Session) begin(name string) (*lease, error) {
 	s := u.s
 	s.request.Lock()
 	s.registry.mu.Lock()
@@ -165,12 +175,12 @@ func (u *Session) begin() error {
 	switch {
 	case s.registry.closed:
 		s.request.Unlock()
-		return ErrClosed
+		return nil, ErrClosed
 	case s.user != u:
 		s.request.Unlock()
-		return ErrTaken
+		return nil, ErrTaken
 	}
-	return nil
+	return s.leases[name], nil
 }
 
 // Leave ends the use of a session. What it was promised stays, but for a process whose death can't be

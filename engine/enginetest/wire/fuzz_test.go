@@ -137,8 +137,8 @@ func FuzzDecodeFeature(f *testing.F) {
 		}
 		c, _ := halves(t, i)
 		for _, fr := range frames(doc, n) {
-			feature := func(d *codec.Decoder) (enginecore.Feature, error) { return (&reader{d, c}).feature() }
-			list := func(d *codec.Decoder) ([]enginecore.Feature, error) { return (&reader{d, c}).features() }
+			feature := func(d *codec.Decoder) (enginecore.Feature, error) { return readFeature(&reader{d, c}, "feature") }
+			list := func(d *codec.Decoder) ([]enginecore.Feature, error) { return readFeatures(&reader{d, c}, "features") }
 			_, guarded := codec.Decode(fr, feature)
 			typed(t, guarded)
 			_, err := codec.DecodeUnguarded(fr, feature)

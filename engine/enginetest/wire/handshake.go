@@ -89,46 +89,26 @@ var readyFields = map[string]func(*enginecore.Ready) any{
 // DecodeInit reads the frontend's answer to HELLO. The error wraps [serde.ErrCorrupt] or
 // [serde.ErrUnsupported].
 func DecodeInit(b []byte) (*enginecore.Init, error) {
-	return codec.Decode([][]byte{b}, readInit)
-}
-
-func readInit(d *codec.Decoder) (*enginecore.Init, error) {
-	i := &enginecore.Init{}
-	text := func(name string, to **string) (err error) {
-		*to, err = codec.ReadOptional(d, name, d.Text)
-		return err
-	}
-	err := d.Object("init message", []string{"addresses", "parallel_config"}, func(name string) (known bool, err error) {
-		switch name {
-		case "addresses":
-			return true, d.Object(name, []string{"inputs", "outputs"}, func(name string) (known bool, err error) {
-				switch name {
-				case "inputs":
-					i.Inputs, err = d.Texts(name)
-				case "outputs":
-					i.Outputs, err = d.Texts(name)
-				case "coordinator_input":
-					err = text(name, &i.CoordinatorInput)
-				case "coordinator_output":
-					err = text(name, &i.CoordinatorOutput)
-				case "frontend_stats_publish_address":
-					err = text(name, &i.FrontendStatsPublishAddress)
-				default:
-					return false, nil
-				}
-				return true, err
-			})
-		case "parallel_config":
-			i.ParallelConfig, err = pyvalue.ReadMap(d, name)
-		case "parallel_config_hash":
-			err = text(name, &i.ParallelConfigHash)
-		default:
-			return false, nil
-		}
-		return true, err
-	})
+	i, err := codec.Decode([][]byte{b}, func(d *codec.Decoder) (enginecore.Init, error) { return readInit(d, "init message") })
 	if err != nil {
 		return nil, err
 	}
-	return i, nil
+	return &i, nil
+}
+
+var readInit = codec.Fields[*codec.Decoder, enginecore.Init]{
+	"addresses": func(d *codec.Decoder, i *enginecore.Init, name string) error {
+		return addressFields.Into(d, i, name, "inputs", "outputs")
+	},
+	"parallel_config":      codec.Value(func(i *enginecore.Init) *map[string]any { return &i.ParallelConfig }, pyvalue.ReadMap),
+	"parallel_config_hash": codec.Optional(func(i *enginecore.Init) **string { return &i.ParallelConfigHash }, (*codec.Decoder).Text),
+}.Object("addresses", "parallel_config")
+
+var addressFields = codec.Fields[*codec.Decoder, enginecore.Init]{
+	"inputs":             codec.Value(func(i *enginecore.Init) *[]string { return &i.Inputs }, (*codec.Decoder).Texts),
+	"outputs":            codec.Value(func(i *enginecore.Init) *[]string { return &i.Outputs }, (*codec.Decoder).Texts),
+	"coordinator_input":  codec.Optional(func(i *enginecore.Init) **string { return &i.CoordinatorInput }, (*codec.Decoder).Text),
+	"coordinator_output": codec.Optional(func(i *enginecore.Init) **string { return &i.CoordinatorOutput }, (*codec.Decoder).Text),
+	"frontend_stats_publish_address": codec.Optional(
+		func(i *enginecore.Init) **string { return &i.FrontendStatsPublishAddress }, (*codec.Decoder).Text),
 }

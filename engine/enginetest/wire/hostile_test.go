@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/alloctest"
 	"github.com/ringcache/ringcache/internal/codec"
+	"github.com/ringcache/ringcache/internal/goldentest"
 	"github.com/ringcache/ringcache/pycompat"
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
@@ -15,8 +16,8 @@ import (
 
 // featureReads reads a feature, and a list of them, with the guard and without.
 func featureReads(c *Codec) map[string]func([][]byte) error {
-	feature := func(d *codec.Decoder) (enginecore.Feature, error) { return (&reader{d, c}).feature() }
-	list := func(d *codec.Decoder) ([]enginecore.Feature, error) { return (&reader{d, c}).features() }
+	feature := func(d *codec.Decoder) (enginecore.Feature, error) { return readFeature(&reader{d, c}, "feature") }
+	list := func(d *codec.Decoder) ([]enginecore.Feature, error) { return readFeatures(&reader{d, c}, "features") }
 	return map[string]func([][]byte) error{
 		"feature":         func(f [][]byte) error { _, err := codec.Decode(f, feature); return err },
 		"list":            func(f [][]byte) error { _, err := codec.Decode(f, list); return err },
@@ -37,8 +38,8 @@ func TestFeatureBombs(t *testing.T) {
 			"\xdd\x02\x00\x00\x00", "\xdf\x02\x00\x00\x00", "\xdb\x02\x00\x00\x00", "\xc6\x02\x00\x00\x00", "\xc9\x02\x00\x00\x00\x03",
 			"\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff", "\xdb\xff\xff\xff\xff", "\xc6\xff\xff\xff\xff", "\xc9\xff\xff\xff\xff\x03",
 		} {
-			for _, g := range []string{"0.11.0", "0.13.0", "0.33.0"} {
-				c := newCodec(t, g)
+			for _, g := range goldentest.ItemForms() {
+				c := newCodec(t, g.Version)
 				for name, read := range featureReads(c) {
 					var err error
 					require.Less(t, alloctest.Bytes(func() { err = read([][]byte{[]byte(head + bomb)}) }), uint64(32<<10), "%q %q as %s", head, bomb, name)
@@ -62,8 +63,8 @@ func newCodec(t testing.TB, version string) *Codec {
 // TestDamagedFeatures: cut at every byte they are refused, and with a bit turned over
 // they are read as something else or refused.
 func TestDamagedFeatures(t *testing.T) {
-	for _, version := range []string{"0.11.0", "0.13.0", "0.33.0"} { // a form of items each
-		c := newCodec(t, version)
+	for _, g := range goldentest.ItemForms() {
+		c := newCodec(t, g.Version)
 		frontend, err := enginecore.New(enginecore.Options{Generation: c.gen})
 		require.NoError(t, err)
 		params, err := frontend.ParseSampling(nil)
@@ -80,7 +81,7 @@ func TestDamagedFeatures(t *testing.T) {
 		at := bytes.Index(whole[0], []byte("\xa4data"))
 		require.Positive(t, at)
 		at -= 2 // the headers of the feature and of the list
-		_, end, err := codec.DecodePart(append([][]byte{}, whole...), at, func(d *codec.Decoder) ([]enginecore.Feature, error) { return (&reader{d, c}).features() })
+		_, end, err := codec.DecodePart(append([][]byte{}, whole...), at, func(d *codec.Decoder) ([]enginecore.Feature, error) { return readFeatures(&reader{d, c}, "features") })
 		require.NoError(t, err)
 		doc := bytes.Clone(whole[0][at:end])
 		read := featureReads(c)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/internal/pyvalue"
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -15,12 +16,10 @@ type writer struct {
 	c *Codec
 }
 
-// fieldWriter writes a field of an Output or of Outputs.
-type fieldWriter[T any] struct {
-	// set reports whether the field has another value than Python's default.
-	set   func(*T) bool
-	write func(*writer, *T)
-}
+type (
+	outputsWriter = codec.FieldWriter[*writer, enginecore.Outputs]
+	outputWriter  = codec.FieldWriter[*writer, enginecore.Output]
+)
 
 // EncodeOutputs returns the frames of a message on the output socket. A field that is
 // set and that the generation does not have is an error. The error wraps
@@ -35,86 +34,46 @@ func (c *Codec) EncodeOutputs(m *enginecore.Outputs) ([][]byte, error) {
 }
 
 // writeFields writes an array without names.
-func writeFields[T any](w *writer, all map[string]fieldWriter[T], names []string, v *T) {
+func writeFields[T any](w *writer, all map[string]codec.FieldWriter[*writer, T], names []string, v *T) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if all[name].set(v) && !slices.Contains(names, name) {
+		if all[name].Set(v) && !slices.Contains(names, name) {
 			w.Invalid("field "+name, "vLLM %s has none; leave it unset", w.c.gen.Version)
 			return
 		}
 	}
 	w.Array(len(names))
 	for _, name := range names {
-		all[name].write(w, v)
+		all[name].Write(w, v)
 		if w.Err() != nil {
 			return
 		}
 	}
 }
 
-func (w *writer) int(n int)          { w.Int(int64(n)) }
-func (w *writer) optionalInt(n *int) { codec.WriteOptional(w.Encoder, n, w.int) }
-
-// texts writes None for nil.
-func (w *writer) texts(list []string) {
-	if list == nil {
-		w.Nil()
-		return
-	}
-	w.Texts(list)
-}
+func (w *writer) int(n int) { w.Int(int64(n)) }
 
 // outputsFields has the fields of Outputs.
-var outputsFields = map[string]fieldWriter[enginecore.Outputs]{
-	"engine_index": {
-		set:   func(m *enginecore.Outputs) bool { return m.EngineIndex != 0 },
-		write: func(w *writer, m *enginecore.Outputs) { w.int(m.EngineIndex) },
-	},
+var outputsFields = map[string]outputsWriter{
+	"engine_index": codec.Plain(func(m *enginecore.Outputs) int { return m.EngineIndex }, (*writer).int),
 	"outputs": {
-		set: func(m *enginecore.Outputs) bool { return m.Outputs != nil },
-		write: func(w *writer, m *enginecore.Outputs) {
+		Set: func(m *enginecore.Outputs) bool { return m.Outputs != nil },
+		Write: func(w *writer, m *enginecore.Outputs) {
 			w.Array(len(m.Outputs))
 			for i := range m.Outputs {
 				writeFields(w, outputFields, w.c.gen.OutputFields, &m.Outputs[i])
 			}
 		},
 	},
-	"scheduler_stats": {
-		set: func(m *enginecore.Outputs) bool { return m.SchedulerStats != nil },
-		write: func(w *writer, m *enginecore.Outputs) {
-			pyvalue.Write(w.Encoder, "field scheduler_stats", m.SchedulerStats)
-		},
-	},
-	"timestamp": {
-		set:   func(m *enginecore.Outputs) bool { return m.Timestamp != 0 },
-		write: func(w *writer, m *enginecore.Outputs) { w.Float(m.Timestamp) },
-	},
-	"utility_output": {
-		set:   func(m *enginecore.Outputs) bool { return m.Answer != nil },
-		write: func(w *writer, m *enginecore.Outputs) { w.answer(m.Answer) },
-	},
-	"finished_requests": {
-		set:   func(m *enginecore.Outputs) bool { return m.FinishedRequests != nil },
-		write: func(w *writer, m *enginecore.Outputs) { w.texts(m.FinishedRequests) },
-	},
-	"wave_complete": {
-		set:   func(m *enginecore.Outputs) bool { return m.WaveComplete != nil },
-		write: func(w *writer, m *enginecore.Outputs) { w.optionalInt(m.WaveComplete) },
-	},
-	"start_wave": {
-		set:   func(m *enginecore.Outputs) bool { return m.StartWave != nil },
-		write: func(w *writer, m *enginecore.Outputs) { w.optionalInt(m.StartWave) },
-	},
-	"weight_version": {
-		set:   func(m *enginecore.Outputs) bool { return m.WeightVersion != nil },
-		write: func(w *writer, m *enginecore.Outputs) { codec.WriteOptional(w.Encoder, m.WeightVersion, w.Text) },
-	},
+	"scheduler_stats":   anyField("scheduler_stats", func(m *enginecore.Outputs) any { return m.SchedulerStats }),
+	"timestamp":         codec.Plain(func(m *enginecore.Outputs) float64 { return m.Timestamp }, (*writer).Float),
+	"utility_output":    codec.Pointer(func(m *enginecore.Outputs) *enginecore.Answer { return m.Answer }, (*writer).answer),
+	"finished_requests": codec.List(func(m *enginecore.Outputs) []string { return m.FinishedRequests }, (*writer).Texts),
+	"wave_complete":     codec.Pointer(func(m *enginecore.Outputs) *int { return m.WaveComplete }, (*writer).int),
+	"start_wave":        codec.Pointer(func(m *enginecore.Outputs) *int { return m.StartWave }, (*writer).int),
+	"weight_version":    codec.Pointer(func(m *enginecore.Outputs) *string { return m.WeightVersion }, (*writer).Text),
 }
 
-func (w *writer) answer(a *enginecore.Answer) {
-	if a == nil {
-		w.Nil()
-		return
-	}
+func (w *writer) answer(a enginecore.Answer) {
 	w.Array(3)
 	w.Uint(a.CallID)
 	codec.WriteOptional(w.Encoder, a.Failure, w.Text)
@@ -128,58 +87,22 @@ func (w *writer) answer(a *enginecore.Answer) {
 }
 
 // outputFields has the fields of an Output.
-var outputFields = map[string]fieldWriter[enginecore.Output]{
-	"request_id":    {set: always, write: func(w *writer, o *enginecore.Output) { w.Text(o.RequestID) }},
-	"new_token_ids": {set: always, write: func(w *writer, o *enginecore.Output) { w.Tokens(o.NewTokenIDs) }},
-	"pooling_output": {
-		set: func(o *enginecore.Output) bool { return o.PoolingOutput != nil },
-		write: func(w *writer, o *enginecore.Output) {
-			if o.PoolingOutput == nil {
-				w.Nil()
-				return
-			}
-			pyvalue.WriteTensor(w.Encoder, o.PoolingOutput)
-		},
-	},
-	"finish_reason": {
-		set: func(o *enginecore.Output) bool { return o.FinishReason != nil },
-		write: func(w *writer, o *enginecore.Output) {
-			codec.WriteOptional(w.Encoder, o.FinishReason, func(r enginecore.FinishReason) { w.int(int(r)) })
-		},
-	},
-	"stop_reason": {
-		set:   func(o *enginecore.Output) bool { return o.StopReason != nil },
-		write: func(w *writer, o *enginecore.Output) { w.stopReason(o.StopReason) },
-	},
-	"events": {
-		set:   func(o *enginecore.Output) bool { return o.Events != nil },
-		write: func(w *writer, o *enginecore.Output) { w.events(o.Events) },
-	},
+var outputFields = map[string]outputWriter{
+	"request_id":     codec.Plain(func(o *enginecore.Output) string { return o.RequestID }, (*writer).Text),
+	"new_token_ids":  {Set: always, Write: func(w *writer, o *enginecore.Output) { w.Tokens(o.NewTokenIDs) }},
+	"pooling_output": codec.Plain(func(o *enginecore.Output) *serde.Tensor { return o.PoolingOutput }, (*writer).tensor),
+	"finish_reason":  codec.Pointer(func(o *enginecore.Output) *enginecore.FinishReason { return o.FinishReason }, (*writer).finishReason),
+	"stop_reason":    codec.Plain(func(o *enginecore.Output) any { return o.StopReason }, (*writer).stopReason),
+	"events":         codec.List(func(o *enginecore.Output) []enginecore.Event { return o.Events }, (*writer).events),
 	"trace_headers": {
-		set:   func(o *enginecore.Output) bool { return o.TraceHeaders != nil },
-		write: func(w *writer, o *enginecore.Output) { w.TextMap(o.TraceHeaders) },
+		Set:   func(o *enginecore.Output) bool { return o.TraceHeaders != nil },
+		Write: func(w *writer, o *enginecore.Output) { w.TextMap(o.TraceHeaders) },
 	},
-	"mm_cache_miss_hashes": {
-		set:   func(o *enginecore.Output) bool { return o.MMCacheMissHashes != nil },
-		write: func(w *writer, o *enginecore.Output) { w.texts(o.MMCacheMissHashes) },
-	},
-	"error": {
-		set: func(o *enginecore.Output) bool { return o.Error != nil },
-		write: func(w *writer, o *enginecore.Output) {
-			codec.WriteOptional(w.Encoder, o.Error, func(e enginecore.RequestError) {
-				w.Map(3)
-				w.Text("code")
-				w.Text(e.Code)
-				w.Text("message")
-				w.Text(e.Message)
-				w.Text("retryable")
-				w.Bool(e.Retryable)
-			})
-		},
-	},
+	"mm_cache_miss_hashes": codec.List(func(o *enginecore.Output) []string { return o.MMCacheMissHashes }, (*writer).Texts),
+	"error":                codec.Pointer(func(o *enginecore.Output) *enginecore.RequestError { return o.Error }, (*writer).requestError),
 	"routed_experts": {
-		set: func(o *enginecore.Output) bool { return o.RoutedExperts != nil },
-		write: func(w *writer, o *enginecore.Output) {
+		Set: func(o *enginecore.Output) bool { return o.RoutedExperts != nil },
+		Write: func(w *writer, o *enginecore.Output) {
 			pyvalue.Write(w.Encoder, "field routed_experts", o.RoutedExperts)
 		},
 	},
@@ -191,25 +114,35 @@ var outputFields = map[string]fieldWriter[enginecore.Output]{
 	"new_sampling_mask":            anyField("new_sampling_mask", func(o *enginecore.Output) any { return o.SamplingMask }),
 	"spec_decode_metrics":          anyField("spec_decode_metrics", func(o *enginecore.Output) any { return o.SpecDecodeMetrics }),
 	"prompt_token_id_logprobs":     anyField("prompt_token_id_logprobs", func(o *enginecore.Output) any { return o.PromptTokenIDLogprobs }),
-	"num_cached_tokens":            intField(func(o *enginecore.Output) int { return o.NumCachedTokens }),
-	"num_external_computed_tokens": intField(func(o *enginecore.Output) int { return o.NumExternalComputedTokens }),
-	"num_nans_in_logits":           intField(func(o *enginecore.Output) int { return o.NumNaNsInLogits }),
+	"num_cached_tokens":            codec.Plain(func(o *enginecore.Output) int { return o.NumCachedTokens }, (*writer).int),
+	"num_external_computed_tokens": codec.Plain(func(o *enginecore.Output) int { return o.NumExternalComputedTokens }, (*writer).int),
+	"num_nans_in_logits":           codec.Plain(func(o *enginecore.Output) int { return o.NumNaNsInLogits }, (*writer).int),
 }
 
 func always(*enginecore.Output) bool { return true }
 
-func anyField(name string, of func(*enginecore.Output) any) fieldWriter[enginecore.Output] {
-	return fieldWriter[enginecore.Output]{
-		set:   func(o *enginecore.Output) bool { return of(o) != nil },
-		write: func(w *writer, o *enginecore.Output) { pyvalue.Write(w.Encoder, "field "+name, of(o)) },
-	}
+func anyField[T any](name string, of func(*T) any) codec.FieldWriter[*writer, T] {
+	return codec.Plain(of, func(w *writer, v any) { pyvalue.Write(w.Encoder, "field "+name, v) })
 }
 
-func intField(of func(*enginecore.Output) int) fieldWriter[enginecore.Output] {
-	return fieldWriter[enginecore.Output]{
-		set:   func(o *enginecore.Output) bool { return of(o) != 0 },
-		write: func(w *writer, o *enginecore.Output) { w.int(of(o)) },
+func (w *writer) tensor(t *serde.Tensor) {
+	if t == nil {
+		w.Nil()
+		return
 	}
+	pyvalue.WriteTensor(w.Encoder, t)
+}
+
+func (w *writer) finishReason(r enginecore.FinishReason) { w.int(int(r)) }
+
+func (w *writer) requestError(e enginecore.RequestError) {
+	w.Map(3)
+	w.Text("code")
+	w.Text(e.Code)
+	w.Text("message")
+	w.Text(e.Message)
+	w.Text("retryable")
+	w.Bool(e.Retryable)
 }
 
 func (w *writer) stopReason(v any) {
@@ -222,10 +155,6 @@ func (w *writer) stopReason(v any) {
 }
 
 func (w *writer) events(list []enginecore.Event) {
-	if list == nil {
-		w.Nil()
-		return
-	}
 	w.Array(len(list))
 	for _, v := range list {
 		w.Map(2)

@@ -10,26 +10,19 @@ import (
 )
 
 // loraFields has the fields of LoRARequest that are more than None to us.
-var loraFields = map[string]func(*reader, *enginecore.LoRA) error{
-	"lora_name":   func(r *reader, l *enginecore.LoRA) (err error) { l.Name, err = r.Text("lora_name"); return err },
-	"lora_int_id": func(r *reader, l *enginecore.LoRA) (err error) { l.ID, err = r.IntFrom("lora_int_id", 1); return err },
-	"lora_path":   func(r *reader, l *enginecore.LoRA) (err error) { l.Path, err = r.Text("lora_path"); return err },
-	"base_model_name": func(r *reader, l *enginecore.LoRA) (err error) {
-		l.BaseModelName, err = codec.ReadOptional(r.Decoder, "base_model_name", r.Text)
+var loraFields = map[string]func(*reader, *enginecore.LoRA, string) error{
+	"lora_name": codec.Value(func(l *enginecore.LoRA) *string { return &l.Name }, (*reader).Text),
+	"lora_int_id": func(r *reader, l *enginecore.LoRA, name string) (err error) {
+		l.ID, err = r.IntFrom(name, 1)
 		return err
 	},
-	"load_inplace": func(r *reader, l *enginecore.LoRA) (err error) {
-		l.LoadInPlace, err = r.Bool("load_inplace")
-		return err
-	},
-	"is_3d_lora_weight": func(r *reader, l *enginecore.LoRA) (err error) {
-		l.Is3DWeight, err = r.Bool("is_3d_lora_weight")
-		return err
-	},
+	"lora_path":         codec.Value(func(l *enginecore.LoRA) *string { return &l.Path }, (*reader).Text),
+	"base_model_name":   codec.Optional(func(l *enginecore.LoRA) **string { return &l.BaseModelName }, (*reader).Text),
+	"load_inplace":      codec.Value(func(l *enginecore.LoRA) *bool { return &l.LoadInPlace }, (*reader).Bool),
+	"is_3d_lora_weight": codec.Value(func(l *enginecore.LoRA) *bool { return &l.Is3DWeight }, (*reader).Bool),
 }
 
-func (r *reader) lora() (*enginecore.LoRA, error) {
-	const what = "lora_request"
+func (r *reader) lora(what string) (*enginecore.LoRA, error) {
 	n, err := r.Array(what)
 	if err != nil {
 		return nil, err
@@ -41,7 +34,7 @@ func (r *reader) lora() (*enginecore.LoRA, error) {
 	names := r.c.gen.Params.LoRA
 	for i := range n {
 		if i < len(names) && loraFields[names[i]] != nil {
-			err = loraFields[names[i]](r, l)
+			err = loraFields[names[i]](r, l, names[i])
 		} else {
 			err = r.Skip(what)
 		}
@@ -52,107 +45,38 @@ func (r *reader) lora() (*enginecore.LoRA, error) {
 	return l, nil
 }
 
-func (r *reader) kvHints() (*enginecore.KVHints, error) {
-	h := &enginecore.KVHints{}
-	err := r.Object("kv_hints", []string{"protocol_version", "message_id", "actions"}, func(name string) (bool, error) {
-		var err error
-		switch name {
-		case "protocol_version":
-			h.ProtocolVersion, err = r.Text(name)
-		case "message_id":
-			h.MessageID, err = r.Text(name)
-		case "actions":
-			h.Actions, err = r.kvActions()
-		default:
-			return false, nil
-		}
-		return true, err
-	})
-	return h, err
+var readHints = codec.Fields[*reader, enginecore.KVHints]{
+	"protocol_version": codec.Value(func(h *enginecore.KVHints) *string { return &h.ProtocolVersion }, (*reader).Text),
+	"message_id":       codec.Value(func(h *enginecore.KVHints) *string { return &h.MessageID }, (*reader).Text),
+	"actions":          codec.Value(func(h *enginecore.KVHints) *[]enginecore.KVHintAction { return &h.Actions }, codec.ListOf(readAction)),
+}.Object("protocol_version", "message_id", "actions")
+
+var readAction = codec.Fields[*reader, enginecore.KVHintAction]{
+	"action_id":      codec.Value(func(a *enginecore.KVHintAction) *string { return &a.ID }, (*reader).Text),
+	"action_type":    codec.Value(func(a *enginecore.KVHintAction) *string { return &a.Type }, (*reader).Text),
+	"action_version": codec.Value(func(a *enginecore.KVHintAction) *string { return &a.Version }, (*reader).Text),
+	"payload":        codec.Value(func(a *enginecore.KVHintAction) *map[string]any { return &a.Payload }, (*reader).plainMap),
+}.Object("action_id", "action_type", "action_version", "payload")
+
+var readFeature = codec.Fields[*reader, enginecore.Feature]{
+	"data":       codec.OrNone(func(f *enginecore.Feature) **serde.Item { return &f.Data }, (*reader).item),
+	"modality":   codec.Value(func(f *enginecore.Feature) *string { return &f.Modality }, (*reader).Text),
+	"identifier": codec.Value(func(f *enginecore.Feature) *string { return &f.Identifier }, (*reader).Text),
+	"mm_position": func(r *reader, f *enginecore.Feature, name string) error {
+		return positionFields.Into(r, f, name, "offset", "length")
+	},
+	"mm_hash": codec.Optional(func(f *enginecore.Feature) **string { return &f.MMHash }, (*reader).Text),
+}.Object("data", "modality", "identifier", "mm_position")
+
+var positionFields = codec.Fields[*reader, enginecore.Feature]{
+	"offset":   codec.Value(func(f *enginecore.Feature) *int { return &f.Offset }, (*reader).tokens),
+	"length":   codec.Value(func(f *enginecore.Feature) *int { return &f.Length }, (*reader).tokens),
+	"is_embed": codec.OrNone(func(f *enginecore.Feature) **serde.Tensor { return &f.IsEmbed }, (*reader).mask),
 }
 
-func (r *reader) kvActions() ([]enginecore.KVHintAction, error) {
-	n, err := r.Array("actions")
-	if err != nil {
-		return nil, err
-	}
-	out := make([]enginecore.KVHintAction, 0, codec.Small(n))
-	for range n {
-		var a enginecore.KVHintAction
-		err := r.Object("action", []string{"action_id", "action_type", "action_version", "payload"}, func(name string) (bool, error) {
-			var err error
-			switch name {
-			case "action_id":
-				a.ID, err = r.Text(name)
-			case "action_type":
-				a.Type, err = r.Text(name)
-			case "action_version":
-				a.Version, err = r.Text(name)
-			case "payload":
-				a.Payload, err = pyvalue.ReadMap(r.Decoder, name)
-			default:
-				return false, nil
-			}
-			return true, err
-		})
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, a)
-	}
-	return out, nil
-}
+var readFeatures = codec.ListOf(readFeature)
 
-func (r *reader) features() ([]enginecore.Feature, error) {
-	n, err := r.Array("features")
-	if err != nil {
-		return nil, err
-	}
-	out := make([]enginecore.Feature, 0, codec.Small(n))
-	for range n {
-		f, err := r.feature()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, f)
-	}
-	return out, nil
-}
-
-var (
-	featureKeys  = []string{"data", "modality", "identifier", "mm_position"}
-	positionKeys = []string{"offset", "length"}
-)
-
-func (r *reader) feature() (f enginecore.Feature, err error) {
-	err = r.Object("feature", featureKeys, func(name string) (bool, error) {
-		var err error
-		switch name {
-		case "data":
-			if !r.Nil() {
-				f.Data, err = r.item()
-			}
-		case "modality":
-			f.Modality, err = r.Text(name)
-		case "identifier":
-			f.Identifier, err = r.Text(name)
-		case "mm_position":
-			err = r.Object(name, positionKeys, func(name string) (bool, error) { return r.position(&f, name) })
-		case "mm_hash":
-			if !r.Nil() {
-				var s string
-				s, err = r.Text(name)
-				f.MMHash = &s
-			}
-		default:
-			return false, nil
-		}
-		return true, err
-	})
-	return f, err
-}
-
-func (r *reader) item() (it *serde.Item, err error) {
+func (r *reader) item(string) (it *serde.Item, err error) {
 	err = r.Splice(func(frames [][]byte, at int) (end int, err error) {
 		it, end, err = serde.ReadItem(frames, at, serde.Options{Generation: r.c.gen})
 		return end, err
@@ -160,21 +84,12 @@ func (r *reader) item() (it *serde.Item, err error) {
 	return it, err
 }
 
-func (r *reader) position(f *enginecore.Feature, name string) (known bool, err error) {
-	switch name {
-	case "offset":
-		f.Offset, err = r.IntFrom(name, 0)
-	case "length":
-		f.Length, err = r.IntFrom(name, 0)
-	case "is_embed":
-		if r.Nil() {
-			return true, nil
-		}
-		if f.IsEmbed, err = pyvalue.ReadTensor(r.Decoder); err == nil && f.IsEmbed.DType != "bool" {
-			err = r.Corrupt(name, "a bool tensor", "one of "+string(f.IsEmbed.DType))
-		}
-	default:
-		return false, nil
+func (r *reader) tokens(what string) (int, error) { return r.IntFrom(what, 0) }
+
+func (r *reader) mask(what string) (*serde.Tensor, error) {
+	t, err := pyvalue.ReadTensor(r.Decoder)
+	if err == nil && t.DType != "bool" {
+		err = r.Corrupt(what, "a bool tensor", "one of "+string(t.DType))
 	}
-	return true, err
+	return t, err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/codec"
 	"github.com/ringcache/ringcache/internal/pyvalue"
+	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/serde/enginecore"
 )
 
@@ -40,7 +41,7 @@ func (c *Codec) readRequest(d *codec.Decoder) (*Request, error) {
 		case i >= len(names):
 			err = r.Skip("request")
 		case i < n:
-			err = fieldReaders[names[i]].read(r, q)
+			err = fieldReaders[names[i]].read(r, q, names[i])
 		case fieldReaders[names[i]].required:
 			err = r.Corrupt("request", "the field "+names[i], fmt.Sprintf("an array of %d", n))
 		}
@@ -59,110 +60,46 @@ func (c *Codec) readRequest(d *codec.Decoder) (*Request, error) {
 // requestField reads a field of a request.
 type requestField struct {
 	required bool // Python has no default for it
-	read     func(*reader, *Request) error
+	read     func(*reader, *Request, string) error
 }
 
 // fieldReaders has every field of every release.
 var fieldReaders = map[string]requestField{
-	"request_id": {true, func(r *reader, q *Request) (err error) {
-		q.RequestID, err = r.Text("request_id")
-		return err
-	}},
-	"prompt_token_ids": {true, func(r *reader, q *Request) (err error) {
-		if !r.Nil() {
-			q.PromptTokenIDs, err = r.Tokens("prompt_token_ids")
-		}
-		return err
-	}},
-	"mm_features": {true, func(r *reader, q *Request) (err error) {
-		if !r.Nil() {
-			q.Features, err = r.features()
-		}
-		return err
-	}},
-	"sampling_params": {true, func(r *reader, q *Request) (err error) {
-		if !r.Nil() {
-			q.SamplingParams, err = r.sampling()
-		}
-		return err
-	}},
-	"pooling_params": {true, func(r *reader, q *Request) (err error) {
-		if !r.Nil() {
-			q.PoolingParams, err = r.pooling()
-		}
-		return err
-	}},
-	"eos_token_id": optional(true, "eos_token_id", (*reader).Uint32, func(q *Request) **uint32 { return &q.EOSTokenID }),
-	"arrival_time": {true, func(r *reader, q *Request) (err error) {
-		q.ArrivalTime, err = r.Float("arrival_time")
-		return err
-	}},
-	"lora_request": {true, func(r *reader, q *Request) (err error) {
-		if !r.Nil() {
-			q.LoRA, err = r.lora()
-		}
-		return err
-	}},
-	"cache_salt":         optional(true, "cache_salt", (*reader).Text, func(q *Request) **string { return &q.CacheSalt }),
-	"data_parallel_rank": optional(true, "data_parallel_rank", (*reader).Int, func(q *Request) **int { return &q.DataParallelRank }),
-	"prompt_embeds": {read: func(r *reader, q *Request) (err error) {
-		if !r.Nil() {
-			q.PromptEmbeds, err = pyvalue.ReadTensor(r.Decoder)
-		}
-		return err
-	}},
-	"prompt_is_token_ids": {read: func(r *reader, q *Request) (err error) {
-		if !r.Nil() {
-			q.PromptIsTokenIDs, err = r.Bools("prompt_is_token_ids")
-		}
-		return err
-	}},
-	"client_index":      value("client_index", (*reader).Int, func(q *Request) *int { return &q.ClientIndex }),
-	"current_wave":      value("current_wave", (*reader).Int, func(q *Request) *int { return &q.CurrentWave }),
-	"priority":          value("priority", (*reader).Int, func(q *Request) *int { return &q.Priority }),
-	"resumable":         value("resumable", (*reader).Bool, func(q *Request) *bool { return &q.Resumable }),
-	"abort_immediately": value("abort_immediately", (*reader).Bool, func(q *Request) *bool { return &q.AbortImmediately }),
-	"trace_headers": {read: func(r *reader, q *Request) (err error) {
-		if !r.Nil() {
-			q.TraceHeaders, err = r.TextMap("trace_headers")
-		}
-		return err
-	}},
-	"external_req_id": optional(false, "external_req_id", (*reader).Text, func(q *Request) **string { return &q.ExternalReqID }),
-	"reasoning_ended": optional(false, "reasoning_ended", (*reader).Bool, func(q *Request) **bool { return &q.ReasoningEnded }),
-	"reasoning_parser_kwargs": {read: func(r *reader, q *Request) (err error) {
-		if !r.Nil() {
-			q.ReasoningParserKwargs, err = pyvalue.ReadMap(r.Decoder, "reasoning_parser_kwargs")
-		}
-		return err
-	}},
-	"session_id": optional(false, "session_id", (*reader).Text, func(q *Request) **string { return &q.SessionID }),
-	"kv_hints": {read: func(r *reader, q *Request) (err error) {
-		if !r.Nil() {
-			q.KVHints, err = r.kvHints()
-		}
-		return err
-	}},
+	"request_id":       {true, codec.Value(func(q *Request) *string { return &q.RequestID }, (*reader).Text)},
+	"prompt_token_ids": {true, codec.OrNone(func(q *Request) *[]uint32 { return &q.PromptTokenIDs }, (*reader).Tokens)},
+	"mm_features":      {true, codec.OrNone(func(q *Request) *[]enginecore.Feature { return &q.Features }, readFeatures)},
+	"sampling_params":  {true, codec.OrNone(func(q *Request) *map[string]any { return &q.SamplingParams }, (*reader).sampling)},
+	"pooling_params":   {true, codec.OrNone(func(q *Request) *map[string]any { return &q.PoolingParams }, (*reader).pooling)},
+	"eos_token_id":     {true, codec.Optional(func(q *Request) **uint32 { return &q.EOSTokenID }, (*reader).Uint32)},
+	"arrival_time":     {true, codec.Value(func(q *Request) *float64 { return &q.ArrivalTime }, (*reader).Float)},
+	"lora_request":     {true, codec.OrNone(func(q *Request) **enginecore.LoRA { return &q.LoRA }, (*reader).lora)},
+	"cache_salt":       {true, codec.Optional(func(q *Request) **string { return &q.CacheSalt }, (*reader).Text)},
+	"data_parallel_rank": {true, codec.Optional(
+		func(q *Request) **int { return &q.DataParallelRank }, (*reader).Int)},
+	"prompt_embeds":       {read: codec.OrNone(func(q *Request) **serde.Tensor { return &q.PromptEmbeds }, (*reader).tensor)},
+	"prompt_is_token_ids": {read: codec.OrNone(func(q *Request) *[]bool { return &q.PromptIsTokenIDs }, (*reader).Bools)},
+	"client_index":        {read: codec.Value(func(q *Request) *int { return &q.ClientIndex }, (*reader).Int)},
+	"current_wave":        {read: codec.Value(func(q *Request) *int { return &q.CurrentWave }, (*reader).Int)},
+	"priority":            {read: codec.Value(func(q *Request) *int { return &q.Priority }, (*reader).Int)},
+	"resumable":           {read: codec.Value(func(q *Request) *bool { return &q.Resumable }, (*reader).Bool)},
+	"abort_immediately":   {read: codec.Value(func(q *Request) *bool { return &q.AbortImmediately }, (*reader).Bool)},
+	"trace_headers": {read: codec.OrNone(
+		func(q *Request) *map[string]string { return &q.TraceHeaders }, (*reader).TextMap)},
+	"external_req_id": {read: codec.Optional(func(q *Request) **string { return &q.ExternalReqID }, (*reader).Text)},
+	"reasoning_ended": {read: codec.Optional(func(q *Request) **bool { return &q.ReasoningEnded }, (*reader).Bool)},
+	"reasoning_parser_kwargs": {read: codec.OrNone(
+		func(q *Request) *map[string]any { return &q.ReasoningParserKwargs }, (*reader).plainMap)},
+	"session_id": {read: codec.Optional(func(q *Request) **string { return &q.SessionID }, (*reader).Text)},
+	"kv_hints":   {read: codec.Optional(func(q *Request) **enginecore.KVHints { return &q.KVHints }, readHints)},
 }
 
-// value is a field that is never None.
-func value[V any](name string, read func(*reader, string) (V, error), at func(*Request) *V) requestField {
-	return requestField{read: func(r *reader, q *Request) (err error) {
-		*at(q), err = read(r, name)
-		return err
-	}}
+func (r *reader) tensor(string) (*serde.Tensor, error) { return pyvalue.ReadTensor(r.Decoder) }
+
+func (r *reader) plainMap(what string) (map[string]any, error) {
+	return pyvalue.ReadMap(r.Decoder, what)
 }
 
-// optional is a field that is None or one value.
-func optional[V any](required bool, name string, read func(*reader, string) (V, error), at func(*Request) **V) requestField {
-	return requestField{required, func(r *reader, q *Request) (err error) {
-		*at(q), err = codec.ReadOptional(r.Decoder, name, func(what string) (V, error) { return read(r, what) })
-		return err
-	}}
-}
-
-func (r *reader) sampling() (map[string]any, error) {
-	const what = "sampling_params"
+func (r *reader) sampling(what string) (map[string]any, error) {
 	n, err := r.Map(what)
 	if err != nil {
 		return nil, err
@@ -184,8 +121,7 @@ func (r *reader) sampling() (map[string]any, error) {
 }
 
 // pooling leaves out what is None.
-func (r *reader) pooling() (map[string]any, error) {
-	const what = "pooling_params"
+func (r *reader) pooling(what string) (map[string]any, error) {
 	n, err := r.Array(what)
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func (s Subject) Check(t testing.TB) {
 	Report(t, s.Package, fmt.Sprintf("%d operations", done), failure, err)
 }
 
-// Most operations of a sequence, where nobody chose another number: of Go's fuzzer, of its seeds,
+// Most operations of a sequence, where the caller chose no number: of Go's fuzzer, of its seeds,
 // and of rapid.
 const (
 	fuzzLength    = 1000

@@ -134,7 +134,7 @@ const boardSize = 192 + 4*2*cells
 
 // walk leads a side through the cells, and returns how often the other came to the same one.
 func (b board) walk(side int, round uint32, access func(cell int)) (met int) {
-	together := true // else the other side does not run now: nobody waits for the rest of the round
+	together := true // else the other side does not run now: no side waits for the rest of the round
 	random := round*2654435761 + uint32(side)
 	for c := range cells {
 		if mem.Store32(b.here(side, c), round); together {
@@ -185,7 +185,8 @@ func (p program) report(t *testing.T, n counts) {
 	}
 	t.Logf("| %-5s | %-79s | %8d | %8d | %6d | %s |", runtime.GOARCH, p.name, n.runs, n.met, n.forbidden, kind)
 	if !p.control {
-		require.Zero(t, n.forbidden, "forbidden outcomes of %q on %s with %d processors", p.name, runtime.GOARCH, runtime.GOMAXPROCS(0))
+		require.Zero(t, n.forbidden, "forbidden outcomes of %q on %s with %d processors", p.name, runtime.GOARCH,
+			runtime.GOMAXPROCS(0))
 	}
 }
 

@@ -19,7 +19,8 @@ const (
 	after     = 9
 )
 
-// arenas returns two mappings of the memory of a program, and a pool over the first with a chunk for each cell.
+// arenas returns two mappings of the memory of a program, and a pool over the first with a chunk for each
+// cell.
 func arenas(t *testing.T) (a, b arena, pool *shmring.Pool) {
 	t.Helper()
 	m, n := shared(t, arenaSize)
@@ -128,7 +129,8 @@ func TestHold(t *testing.T) {
 
 // TestSlots is TestHold with the real slots of a sidecar: Hold, Held, Release.
 func TestSlots(t *testing.T) {
-	side, err := sidecar.Private(sidecar.Options{Policy: sidecar.Pool, RingSize: cells * stride, Objects: cells, Slots: 1, Readers: 1})
+	side, err := sidecar.Private(sidecar.Options{Policy: sidecar.Pool, RingSize: cells * stride, Objects: cells,
+		Slots: 1, Readers: 1})
 	require.NoError(t, err)
 	slot, err := side.TakeSlot(1)
 	require.NoError(t, err)
@@ -232,7 +234,8 @@ func TestCount(t *testing.T) {
 		forbidden: func(c int) bool { return mem.Load32(word(a, c)) != 2 },
 	}
 	p.test(t)
-	p.name, p.control, p.left, p.right = "control: the same without the lock", true, increment(a, false), increment(b, false)
+	p.name, p.control, p.left, p.right = "control: the same without the lock", true, increment(a, false),
+		increment(b, false)
 	p.test(t)
 }
 

@@ -109,8 +109,8 @@ class Layouts:
         self.known: dict[int, tuple[Layout, ...]] = {}
 
     def learn(self, body: memoryview) -> Layout | None:
-        """The layout of an object, from then on remembered. None where it is too large for
-        that, or is no object: then whoever decodes it gets the error."""
+        """The layout of an object, which is kept for the next call. None if it is too large to
+        keep, or the bytes are not an object: then the call that decodes them raises the error."""
         try:
             layout = self._decode(body)
         except CorruptError:

@@ -87,7 +87,7 @@ def run(index: int, config: Config, lock: ProcessLock, conn: Connection) -> None
 
 
 def _end_with_parent() -> None:
-    # The main thread may wait for a lock that nobody will release any more.
+    # The main thread may wait for a lock whose holder died with the parent.
     parent = parent_process()
     if parent is not None:
         parent.join()

@@ -278,13 +278,13 @@ class Client:
         return self._batches("get", names, lease=lease)
 
     def reserve(self, lease: str, objects: Sequence[Object], *, seconds: int = 0) -> Items:
-        """Take room, until commit, abort or release, the process's end, or so long after the
-        time of the lease that nobody writes any more.
+        """Reserve room. A reservation ends by commit, abort or release, with the process, or ten
+        minutes after the time of the lease.
 
-        So write only while that time lasts by ``time.monotonic()``, counted from before this
-        call, in pieces with a look at the clock before each: what comes minutes later would go into
-        another object. Reserving the same again gives the same room for longer. ``seconds`` is cut
-        to :attr:`limits`.
+        Write only while the time of the lease lasts by ``time.monotonic()``, counted from before
+        this call, in pieces, and look at the clock before each: bytes that are written after the
+        end of the reservation go into another object. Reserving the same again extends it.
+        ``seconds`` is limited by :attr:`limits`.
         """
         items, most = Items(), self._most()
         for at in range(0, len(objects), most):
@@ -298,7 +298,7 @@ class Client:
         return self._batches("commit", names, lease=lease)
 
     def abort(self, lease: str, names: Sequence[str]) -> Items:
-        """Give up what the lease has reserved. Nobody may write to it any more."""
+        """End reservations of the lease. Their room must not be written to any more."""
         return self._batches("abort", names, lease=lease)
 
     def release(self, lease: str, names: Sequence[str] = ()) -> None:
@@ -483,7 +483,7 @@ class Client:
             raise
         except (OSError, EOFError, msgspec.MsgspecError, ValueError) as e:
             connection.close()
-            # A socket that nobody accepts from answers EAGAIN when its queue is full.
+            # A socket whose server does not accept answers EAGAIN when its queue is full.
             slow = isinstance(e, (TimeoutError, BlockingIOError))
             self._failed(timed_out=slow)
             raise self._away(f"no answer within {self.timeout} s" if slow else str(e)) from None
@@ -561,7 +561,8 @@ class Mapping:
                     f"segment {segment.name!r} is {info.st_size} bytes, the daemon said {segment.size}"
                 )
             prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-            # On two hosts, files of one name may have one inode, too. Nobody writes to the beginning.
+            # On two hosts, files of one name may have one inode, too. The first bytes, which never
+            # change, tell them apart.
             first = int.from_bytes(os.pread(fd, 8, 0), "little")
             if segment.generation and segment.generation != (first or 1):
                 raise SegmentError(
@@ -577,7 +578,7 @@ class Mapping:
             os.close(fd)
 
     def view(self, offset: int, size: int) -> memoryview:
-        """The bytes of an object. Nobody may look at them any more than the lease lasts."""
+        """The bytes of an object, valid only as long as the lease."""
         if offset < 0 or size < 0 or offset + size > self.segment.size:
             raise SegmentSizeError(
                 f"{size} bytes at {offset} are not in segment {self.segment.name!r}, "

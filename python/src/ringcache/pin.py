@@ -381,7 +381,7 @@ class Staging(Closing):
         # Another thread that polls does this one's work.
         if self._due and self._polling.acquire(blocking=False):
             try:
-                # Nobody may wait for that lock again and again: the next poll tries again.
+                # A poll must not wait for that lock: the next poll tries again.
                 with contextlib.suppress(LockTimeoutError):
                     self._release_due(wait=False)
             finally:
@@ -459,7 +459,7 @@ class Staging(Closing):
             if not view.ended:
                 return True
             if view.dropped:
-                view.staging = None  # whoever has it yet can release it; else its finaliser does
+                view.staging = None  # its caller can still release it; else its finaliser does
             else:
                 try:
                     view.finish()
@@ -505,8 +505,8 @@ def _alone(segment: Segment) -> Iterator[None]:
     """Keep other processes that register the segment waiting: pages that two pin at once can be
     refused to one of them."""
     with contextlib.ExitStack() as stack:
-        # If it was removed, or another one has its name, nobody new can attach it: then those
-        # who did do without.
+        # If the file was removed, or another file has its name, no process can attach the segment
+        # any more: then those that have it attached need no lock.
         with contextlib.suppress(SegmentError):
             fd, info = open_file(segment.name, writable=False)
             stack.callback(os.close, fd)

@@ -186,8 +186,8 @@ class View:
     def pickle(self) -> bytes:
         """A copy of the pickle of any other kind of object, never unpickled here.
 
-        Unpickling it runs code of whoever wrote it; do so only with a segment
-        whose writer you trust as yourself.
+        Unpickling runs code that the writer of the segment chose: do it only if you
+        trust the writer as yourself.
         """
         value = self.value
         if not isinstance(value, bytes):
@@ -485,7 +485,7 @@ class Reader(Closing):
                 with self._lock:
                     self._count(at, address, id, held=True)
         except BaseException:
-            value = None  # whoever keeps the error does not keep the segment open
+            value = None  # a caller that keeps the exception must not keep the segment open
             self._release(hold)
             raise
         self._open.add(keeper.use)

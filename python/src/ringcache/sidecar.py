@@ -39,7 +39,7 @@ from .segment import NAME_MAX, Segment, open_file, path
 SUFFIX: Final = ".ctl"
 
 _MAGIC: Final = b"RINGCTL\0"
-_VERSIONS: Final = range(1, 4)
+_VERSION: Final = 1
 # magic, version, policy, ring size, bytes in front of the ring, slots, objects,
 # inode, device, uid, generation, owner, checksum of what comes before it
 _HEADER: Final = struct.Struct("<8sIIQIII4xQQI4x24s64sI")
@@ -48,15 +48,15 @@ _FIFO, _POOL = 1, 2
 
 _READERS_LOCK: Final = 512  # this byte is never read or written, only locked
 _PAGE: Final = 4096  # of the header and the states
-_MARKS_AT: Final = _PAGE  # a byte for each slot, from version 3 on
-_SLOTS_AT: Final = {1: _PAGE, 2: _PAGE, 3: 2 * _PAGE}
+_MARKS_AT: Final = _PAGE  # a byte for each slot
+_SLOTS_AT: Final = 2 * _PAGE
 _SLOT: Final = 2048
 _ENTRY: Final = 64
 _MAX_SLOTS: Final = 1 << 12
 _MAX_OBJECTS: Final = 1 << 24
 
-# Words of a slot. The first one is its mark in versions 1 and 2.
-_MARK, _TOP, _PID, _HOLDS = 0, 1, 2, 4
+# Words of a slot.
+_TOP, _PID, _HOLDS = 1, 2, 4
 MAX_HOLDS: Final = _SLOT // 4 - _HOLDS
 
 #: Seconds to wait for the readers' lock. Its holder lives, else it were free.
@@ -90,7 +90,7 @@ def attach(segment: Segment) -> Sidecar | None:
 
     Raises :class:`CorruptError` for a file that can't be this segment's sidecar,
     and what attaching a segment raises. On a file system that is mounted
-    read-only nobody can use a sidecar, so there is none.
+    read-only no reader can lock a sidecar: there the result is as without one.
     """
     name = segment.name + SUFFIX
     if len(os.fsencode(name)) > NAME_MAX:
@@ -152,8 +152,8 @@ def ring(name: str) -> Ring | None:
     return Ring(fields[3], fields[4], fields[10].rstrip(b"\0").decode(errors="replace"))
 
 
-def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, int, int] | None:
-    """Version, policy and number of slots of a sidecar, None if it is another segment's.
+def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, int] | None:
+    """Policy and number of slots of a sidecar, None if it is another segment's.
 
     It believes nothing.
     """
@@ -166,16 +166,15 @@ def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, in
     _, version, policy, ring, offset, slots, objects, inode, device, _, _, _, checksum = (
         _HEADER.unpack_from(head)
     )
-    if version not in _VERSIONS:
-        known = f"{_VERSIONS[0]} to {_VERSIONS[-1]}"
-        raise bad(f"layout version {version}, this package knows {known}")
+    if version != _VERSION:
+        raise bad(f"layout version {version}, this package knows {_VERSION}")
     if checksum != crc32c(head[:_SUM_AT]):
         raise bad("its header's checksum is wrong")
     if policy not in (_FIFO, _POOL):
         raise bad(f"policy {policy}, this package knows {_FIFO} and {_POOL}")
     if slots > _MAX_SLOTS or objects > _MAX_OBJECTS:
         raise bad(f"{slots} slots and {objects} objects, at most {_MAX_SLOTS} and {_MAX_OBJECTS}")
-    if size != _SLOTS_AT[version] + slots * _SLOT + objects * _ENTRY:
+    if size != _SLOTS_AT + slots * _SLOT + objects * _ENTRY:
         raise bad(f"{size} bytes for {slots} slots and {objects} objects")
     if (device, inode) != segment.identity:
         return None
@@ -186,7 +185,7 @@ def _parse(file: str, head: bytes, size: int, segment: Segment) -> tuple[int, in
         )
     if sys.byteorder != "little":
         raise SegmentError(f"sidecars need a little-endian system, this is {sys.byteorder}")
-    return version, policy, slots
+    return policy, slots
 
 
 def _flock(kind: int, at: int) -> bytes:
@@ -201,16 +200,13 @@ class Sidecar:
     even a forked child, where it is closed at once.
     """
 
-    def __init__(
-        self, file_path: str, file: io.FileIO, version: int, policy: int, slots: int
-    ) -> None:
+    def __init__(self, file_path: str, file: io.FileIO, policy: int, slots: int) -> None:
         self.path = file_path
         self.pool = policy == _POOL
-        self._version = version
         self._slots = slots
         self._file = file
         try:
-            self._map = mmap.mmap(file.fileno(), _SLOTS_AT[version] + slots * _SLOT)
+            self._map = mmap.mmap(file.fileno(), _SLOTS_AT + slots * _SLOT)
         except (OSError, ValueError) as e:
             raise SegmentError(f"sidecar {file_path} cannot be mapped: {e}") from e
         # An item of it is stored by one instruction of four bytes.
@@ -225,7 +221,7 @@ class Sidecar:
     def take_slot(self) -> bool:
         """Take a free slot; False if there is none. That of a dead reader is free."""
         for i in range(self._slots):
-            at = _SLOTS_AT[self._version] + i * _SLOT
+            at = _SLOTS_AT + i * _SLOT
             if not self.try_byte(at):
                 continue
             words = self._use()
@@ -242,10 +238,7 @@ class Sidecar:
         barrier of each hold is behind it, and cleared after the last one. One byte,
         by one store, since readers store those beside it at the same time.
         """
-        if self._version < 3:
-            self._use()[at // 4 + _MARK] = value
-        else:
-            self._map[_MARKS_AT + (at - _SLOTS_AT[self._version]) // _SLOT] = value
+        self._map[_MARKS_AT + (at - _SLOTS_AT) // _SLOT] = value
 
     def hold(self, id: int) -> int:
         """Say that the chunk is looked at; its place in the slot.

@@ -58,7 +58,7 @@ def statistics() -> Statistics:
 
 
 def __getattr__(name: str) -> Any:
-    # It needs vLLM and torch, which whoever asks for it has.
+    # The import needs vLLM and torch, so it comes only with the first use.
     if name == "EncoderCacheConnector":
         from .encoder import EncoderCacheConnector
 

@@ -13,7 +13,7 @@ from ..daemon import SOCKET_VARIABLE, VERSION, Client, Mapping
 from ..errors import DaemonError, RingcacheError
 from ._options import CONNECTOR, Options, of_transfer
 
-# Seconds that the daemon may take here. An engine does not wait so long, but now nobody waits for an answer.
+# Seconds that the daemon may take here. An engine waits less; this check delays no request.
 _PATIENCE: Final = 5.0
 
 _LONGEST_PATH: Final = 107  # bytes, of a unix socket on Linux

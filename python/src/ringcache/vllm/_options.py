@@ -61,7 +61,7 @@ class Options:
     tenant: str = ""  # whose quota counts what is stored
     timeout: float = 0.2  # seconds that a call of the daemon may take
     wait: float = 2.0  # seconds that a request waits for what comes from a disk or the network
-    lease: float = 300.0  # seconds that a promise lasts without renewal
+    lease: float = 300.0  # seconds that pinned items stay without renewal
     pin: bool = False  # register the mapping with the GPU's driver
 
     @staticmethod
@@ -252,6 +252,7 @@ def _commit(name: str, revision: str | None) -> str | None:
     return None
 
 
+# See docs/decisions.md, "Weights are told apart by samples of every tensor".
 def weights_digest(path: pathlib.Path) -> str:
     """A digest of a model's folder, or of its one file: of its configuration, and of samples of
     its weights, a kibibyte of every tensor.

@@ -1,8 +1,8 @@
-"""The scheduler's half of the encoder connector: what the daemon has, and what of it is promised.
+"""The scheduler's half of the encoder connector: what the daemon has, and what is promised of it.
 
 An item is pinned before it is promised to the scheduler, and stays pinned until no request
-needs it any more and each step that loads it has come back from the workers. Pins that are
-forgotten, since the engine died or idles, end with the process or with the lease's time.
+needs it any more and each step that loads it has come back from the workers. If the engine dies
+or idles, pins end with the process or with the time of the lease.
 
 Nothing here needs torch or vLLM.
 """
@@ -185,7 +185,7 @@ class Scheduling:
         for identifier in list(self._loose):
             del self._loose[identifier]
             if (entry := self._entries.get(identifier)) and entry.status == "pending":
-                entry.status = "miss"  # it goes on its way for whoever is next
+                entry.status = "miss"  # the daemon goes on fetching it, for a later request
             self._settle(identifier)
         # No more than so many are under way, so those before have come back.
         self._returned(self._step - self._depth)
@@ -288,7 +288,7 @@ class Scheduling:
         if state.pending and now >= state.deadline:
             for identifier in state.pending:
                 entry = self._entries[identifier]
-                entry.status, entry.asked = "miss", now  # it goes on its way for whoever is next
+                entry.status, entry.asked = "miss", now  # the daemon goes on fetching it
             self.stats.add(late=len(state.pending))
             state.pending = []
         return not state.pending
@@ -304,7 +304,7 @@ class Scheduling:
         now = self._clock()
         if entry.status == "miss":
             return now - entry.asked < _MISS
-        # The daemon keeps promises for a while after a restart; whoever comes back asks anew.
+        # A restarted daemon keeps leases for a while. A client with a new epoch pins again.
         return now < self._until - self._term / 2 and entry.epoch == self._client.current()
 
     def _pin(self, wanted: Sequence[tuple[str, int]]) -> None:
@@ -376,10 +376,10 @@ class Scheduling:
         if segment == self._segment:
             return
         if self._segment is not None:
-            # They are of an earlier epoch of the client, so each is asked for anew.
-            _logger.warning("The daemon has a new segment: its promises of before are void")
+            # They are of an earlier epoch of the client, so _fresh is false for each.
+            _logger.warning("The daemon has a new segment: items of the old one are asked for anew")
         self._segment = segment
-        # Workers map what this process can map, or promises would be the end of the engine.
+        # Promise nothing that can't be mapped: a worker that can't map the segment ends the engine.
         try:
             Mapping(segment).close()
             self._mappable = True
@@ -409,7 +409,7 @@ class Scheduling:
                     self._settle(identifier)
 
     def _settle(self, identifier: str) -> None:
-        """Release an item that nobody needs any more."""
+        """Release an item that no request needs any more."""
         entry = self._entries.get(identifier)
         if (
             entry is None

@@ -29,7 +29,7 @@ _SAVING: Final = "save"  # the lease of what is being saved
 _SAVE_SECONDS: Final = 300  # that an output may take to be written, from the question for room on
 _PIECE: Final = 16 << 20  # bytes that are written between two looks at the clock
 _WITHOUT: Final = "outputs are not stored"  # is done while the daemon is away
-_AGAIN: Final = "again"  # that of what was promised, is gone, and is asked for by name
+_AGAIN: Final = "again"  # the lease of promised items that are gone and are asked for by name
 
 _MAPPINGS: Final = 3  # that are kept: the daemon's, and those of before
 
@@ -205,7 +205,7 @@ class Worker:
             try:
                 self._client.release(_AGAIN)
             except DaemonError:
-                pass  # it has a minute
+                pass  # the lease ends after a minute by itself
         raise RuntimeError(
             f"the encoder output {load.identifier} was promised and is gone, and so is every copy of it "
             f"({item.status}: {cause}). vLLM can't encode it in this step any more. Keep the daemon's "

@@ -10,11 +10,11 @@ An output that the daemon has is loaded, and its item not encoded; what is encod
 With the role ``ec_consumer`` nothing is stored. With ``ec_producer`` vLLM only encodes, and does
 not encode what is stored already.
 
-A daemon that is away costs time-outs and misses, never a request. There is one exception: vLLM
-has no way back from a promise that an item can be loaded. So it is pinned before, its place travels
-with the step, and each worker copies from its own mapping, which outlives the daemon. Only
-if a worker can't map the segment (since it and the daemon have been replaced in this moment), and no
-lower level has the item either, the engine ends with an error that says so.
+A daemon that does not answer costs time-outs and misses, never a request. There is one exception:
+the scheduler can't take back the promise that an item can be loaded. So the item is pinned before,
+its offset is sent with the step, and each worker copies from its own mapping, which outlives the
+daemon. Only if a worker can't map the segment (since it and the daemon were replaced at this
+moment), and no lower level has the item either, the engine ends with an error that says so.
 """
 
 from __future__ import annotations

@@ -1,0 +1,50 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/ringcache/ringcache/tier/disk"
+)
+
+// errNoAnswer is of a level that is away, without which the daemon starts.
+var errNoAnswer = errors.New("the Redis does not answer; the daemon starts without it, and asks it again in the background")
+
+// checkTime is the longest wait for a Redis that is checked.
+const checkTime = 10 * time.Second
+
+// checkDisk looks at the folder of the disk.
+func (c Config) checkDisk(context.Context) (string, error) {
+	folder, o, err := c.disk()
+	if err == nil {
+		err = disk.Check(folder, o)
+	}
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err == nil || missing {
+		err = tryFolder(folder, true)
+	}
+	if err != nil {
+		return "", c.explainDisk(err)
+	}
+	if missing {
+		return folder + " is made", nil
+	}
+	return folder + " can be used", nil
+}
+
+// checkRedis asks the Redis.
+func (c Config) checkRedis(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	r, err := c.dialRedis(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := r.Ping(ctx); err != nil {
+		return "", errors.Join(fmt.Errorf("%w: %w", errNoAnswer, err), r.Close())
+	}
+	return c.Redis + " answers", r.Close()
+}

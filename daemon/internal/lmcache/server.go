@@ -1,0 +1,274 @@
+package lmcache
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ringcache/ringcache/daemon/internal/process"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
+	"github.com/ringcache/ringcache/internal/loglimit"
+	"github.com/ringcache/ringcache/kv"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// Options describe a Server.
+type Options struct {
+	Registry *registry.Registry
+	Segment  tier.Segment // of the memory level of the registry's store
+	// ChunkSize is how many tokens a chunk has, at least: the first engine of 0.5.7 makes it a multiple of its blocks. 0 is
+	// 256.
+	ChunkSize int
+	// State is the file in which the server keeps what outlives it; empty is none.
+	State string
+	// Engine tells engines apart whose KV differs though they register the same: it is the operator's word for the release
+	// and the kind of attention. Only engines behind servers with the same word share objects.
+	Engine string
+	// Bodies is set if no engine maps the segment: bytes come and go within messages.
+	Bodies bool
+	// Lock is how long a request may wait between its look-up and its load. 0 is 5 minutes.
+	Lock   time.Duration
+	Logger *slog.Logger // nil is silent
+}
+
+// Server has the rules of LMCache's multiprocess protocol, whatever carries its messages. Its methods may be called from
+// any goroutine.
+type Server struct {
+	o   Options
+	log *slog.Logger
+
+	odd  loglimit.Limit // calls that are refused
+	save loglimit.Limit // failures to write the file
+
+	mu     sync.Mutex // guards what follows, for moments
+	state  state
+	served map[string]*client // by ID: with a connection, or with look-ups
+	owners map[string]*client // by request: whose look-ups a worker's load ends
+	chains *chains
+	asked  map[int64]bool // unknown workers that were told so by a Ping
+}
+
+// protocol is the name of the protocol in the registry.
+const protocol = "lmcache"
+
+// NewServer returns a server, with the registrations of an earlier one.
+func NewServer(o Options) (*Server, error) {
+	if o.ChunkSize == 0 {
+		o.ChunkSize = 256
+	}
+	if err := (kv.Scheme{ChunkTokens: o.ChunkSize}).Validate(); err != nil {
+		return nil, fmt.Errorf("lmcache: %w", err)
+	}
+	if o.Lock == 0 {
+		o.Lock = 5 * time.Minute
+	}
+	s := &Server{o: o, log: o.Logger, served: map[string]*client{}, owners: map[string]*client{}, asked: map[int64]bool{}}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if s.state, err = loadState(o.State, o.Segment.Generation); err != nil {
+		s.log.Warn("the registrations of engines are lost", "error", err)
+	}
+	if s.state.Chunk != 0 && (kv.Scheme{ChunkTokens: s.state.Chunk}).Validate() != nil {
+		s.state.Chunk = 0
+	}
+	return s, nil
+}
+
+// saveState writes the file. The caller has the lock.
+func (s *Server) saveState() {
+	if err := s.state.save(s.o.State); err != nil {
+		s.save.Warn(s.log, "what outlives the daemon can't be written: engines have to register again after a restart", "file", s.o.State, "error", err)
+	}
+}
+
+// chunkSize returns the tokens of a chunk, and settles them.
+func (s *Server) chunkSize() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, _ := s.settleChunk(1) // one token is a block of every size
+	return n
+}
+
+// settleChunk returns the tokens of a chunk, which are a multiple of block if nobody has asked before. The caller has the
+// lock.
+func (s *Server) settleChunk(block int) (int, error) {
+	if s.state.Chunk == 0 {
+		n, err := kv.AlignChunk(s.o.ChunkSize, block)
+		if err != nil {
+			return 0, err
+		}
+		s.state.Chunk = n
+		s.saveState()
+	}
+	if s.chains == nil {
+		var err error
+		if s.chains, err = newChains(s.state.Chunk); err != nil {
+			return 0, err
+		}
+	}
+	return s.state.Chunk, nil
+}
+
+// negotiateChunkSize returns the tokens of a chunk for an engine whose blocks have so many.
+func (s *Server) negotiateChunkSize(block int64) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := s.settleChunk(bounded(block))
+	if err == nil && (block < 1 || int64(n)%block != 0) {
+		err = fmt.Errorf("chunks have %d tokens, which is no multiple of the %d of the engine's blocks; "+
+			"give a chunk size that is one of both, or run another server for this engine: %w", n, block, fs.ErrInvalid)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("lmcache: %w", err)
+	}
+	return n, nil
+}
+
+// client is one client of LMCache: the scheduler of an engine, or a worker.
+type client struct {
+	id      string
+	version release // guarded by the lock of the server
+
+	mu       sync.Mutex        // a call on the session has it, and it guards what follows
+	session  *registry.Session // nil without a connection
+	conn     *connection
+	left     time.Time           // when it had its last connection
+	removed  bool                // from the server
+	requests map[string]*request // whose look-ups this client has made
+	stores   map[string]*store   // by lease
+}
+
+// request has the look-ups of a request of an engine.
+type request struct{ lookups []*lookup }
+
+// release ends leases. What is not there is skipped. The caller has c.mu.
+func (c *client) release(names ...string) {
+	for len(names) > 0 && c.session != nil {
+		rest, err := c.session.Release(names)
+		if err != nil {
+			return // all leases have ended, or another connection has the session
+		}
+		names = rest
+	}
+}
+
+// connection is a connection of a process, which may have several clients.
+type connection struct {
+	client  *registry.Client
+	process process.ID
+}
+
+// clientOf returns the client of an ID, locked, with a session that the connection uses from now on.
+func (s *Server) clientOf(by caller) (*client, error) {
+	for {
+		c := s.serve(by.id, by.release)
+		c.mu.Lock()
+		if c.removed {
+			c.mu.Unlock()
+			continue
+		}
+		if c.conn == by.conn {
+			return c, nil
+		}
+		session, err := s.o.Registry.Join(by.conn.client, protocol, by.id, "lmcache "+strconv.Itoa(by.conn.process.PID), func() {})
+		if err != nil {
+			c.mu.Unlock()
+			return nil, err
+		}
+		c.session, c.conn = session, by.conn
+		return c, nil
+	}
+}
+
+// note notes the release of a client, by the service that it calls.
+func (s *Server) note(by caller) { s.serve(by.id, by.release) }
+
+// serve returns the client of an ID, whose release r is if that is known.
+func (s *Server) serve(id string, r release) *client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.served[id]
+	if c == nil {
+		c = &client{id: id, requests: map[string]*request{}, stores: map[string]*store{}}
+		s.served[id] = c
+	}
+	if known := releases[s.state.Clients[id]]; r == unknown {
+		r = known
+	} else if r != known {
+		if known == unknown && len(s.state.Clients) >= maxClients {
+			s.forgetRelease()
+		}
+		s.state.Clients[id] = r.String()
+		s.saveState()
+	}
+	c.version = r
+	return c
+}
+
+var releases = map[string]release{since056.String(): since056, since057.String(): since057}
+
+// maxClients bounds the clients whose releases are kept.
+const maxClients = 4096
+
+// forgetRelease makes room for the release of one client more: one that is not connected goes. The caller has the lock.
+func (s *Server) forgetRelease() {
+	for id := range s.state.Clients {
+		if s.served[id] == nil {
+			delete(s.state.Clients, id)
+			return
+		}
+	}
+}
+
+// closed notes the end of a connection. What its clients have stays, as the registry says, and they may come back by
+// another connection.
+func (s *Server) closed(conn *connection) {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.served))
+	s.mu.Unlock()
+	now := time.Now()
+	for _, c := range all {
+		c.mu.Lock()
+		if c.conn == conn {
+			c.session.Leave()
+			c.session, c.conn, c.left = nil, nil, now
+		}
+		// Its locks have ended by time.
+		if c.conn == nil && (len(c.requests)+len(c.stores) == 0 || now.Sub(c.left) > 2*s.o.Lock) {
+			c.removed = true
+			s.remove(c)
+		}
+		c.mu.Unlock()
+	}
+	conn.client.Leave()
+}
+
+// remove removes a client.
+func (s *Server) remove(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.served, c.id)
+	maps.DeleteFunc(s.owners, func(_ string, owner *client) bool { return owner == c })
+}
+
+// refused logs a call that can't be answered as the client wants, seldom.
+func (s *Server) refused(call string, err error) {
+	s.odd.Warn(s.log, "a call of an engine was refused", "call", call, "error", err)
+}
+
+// clear deletes all KV that no lease has, in the background.
+func (s *Server) clear(by caller) error {
+	c, err := s.clientOf(by)
+	if err != nil {
+		return err
+	}
+	defer c.mu.Unlock()
+	return c.session.ClearPrefix(kv.SpacePrefix)
+}

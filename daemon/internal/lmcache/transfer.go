@@ -1,0 +1,336 @@
+package lmcache
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// store is what a worker is writing, by a lease of its own.
+type store struct {
+	objects []object // that it has reserved
+	placed  []tier.Placed
+}
+
+// call is a call of a worker about a range of chunks.
+type call struct {
+	c        *client // locked
+	key      rangeKey
+	worker   *instance // nil if it is not registered
+	from, to int       // chunks
+	objects  []object  // of those chunks
+	before   []string  // the name of the chunk in front of from; empty if there is none
+}
+
+// begin reads a call of a worker. Its client is locked if the error is nil.
+func (s *Server) begin(by caller, k *mp.IpcCacheServerKey, instance int64) (call, error) {
+	c, err := s.clientOf(by)
+	if err != nil {
+		return call{}, err
+	}
+	key, err := parseKey(k, s.releaseOf(c))
+	if err != nil {
+		c.mu.Unlock()
+		return call{}, err
+	}
+	size := s.chunkSize()
+	q := call{c: c, key: key, worker: s.workerOf(instance, key), from: key.from / size, to: key.to / size}
+	if q.worker == nil {
+		return q, nil
+	}
+	first := max(0, q.from-1)
+	chunks, err := s.chains.names(key.request, key.tokens, first, q.to)
+	var spaces []string
+	if err == nil {
+		spaces, err = spacesOf(q.worker.Layout, key.worker, key.salt)
+	}
+	if err != nil {
+		c.mu.Unlock()
+		return call{}, err
+	}
+	q.before, chunks = chunks[:q.from-first], chunks[q.from-first:]
+	q.objects = objectsOf(spaces, chunks, q.from)
+	return q, nil
+}
+
+// prepareStore takes room for what is not there yet, of the chunks of a range; fewer if there is no room for all, so that
+// what is there is a prefix. An unknown worker has nothing to store: an error would end its engine.
+func (s *Server) prepareStore(by caller, q *mp.PrepareStoreRequest) []byte {
+	call, err := s.begin(by, q.GetKey(), q.GetInstanceId())
+	if err != nil {
+		s.refused("PrepareStore", err)
+		return appendContext(nil, nil, true, true)
+	}
+	defer call.c.mu.Unlock()
+	if call.worker == nil {
+		return appendContext(nil, nil, true, true)
+	}
+	groups := len(call.worker.Layout.Groups) > 1
+	if call.worker.Inline {
+		if s.releaseOf(call.c) == since057 {
+			return nil // all bytes come with CommitStore
+		}
+		return appendContext(nil, nil, true, groups)
+	}
+	st := s.reserve(&call, skippedOf(q, len(call.worker.Layout.Groups)))
+	slots := make([]slot, len(st.objects))
+	for at, i := range byGroup(st.objects, len(call.worker.Layout.Groups)) {
+		o, p := st.objects[i], st.placed[i]
+		slots[at] = slot{offset: int64(p.Offset), length: p.Object.Size, layout: &call.worker.Layout.Groups[o.group], chunk: o.chunk - call.from, group: o.group}
+	}
+	return appendContext(nil, slots, true, groups)
+}
+
+// skippedOf returns the chunks of a range that each group does not store.
+func skippedOf(q *mp.PrepareStoreRequest, groups int) []map[int]bool {
+	skipped := make([]map[int]bool, groups)
+	for g, list := range q.GetSkippedChunks() {
+		if g >= groups {
+			break
+		}
+		skipped[g] = map[int]bool{}
+		for _, n := range list.GetIndices() {
+			skipped[g][int(n)] = true
+		}
+	}
+	return skipped
+}
+
+// storeLease is the lease of what a call stores.
+func (q *call) storeLease() string {
+	return leaseName("store", q.key.request, q.from) + " " + strconv.Itoa(q.to)
+}
+
+// reserve takes room for the objects of a call that are not there yet, in their order, until one has no room.
+func (s *Server) reserve(q *call, skipped []map[int]bool) *store {
+	wanted := make([]object, 0, len(q.objects))
+	objects := make([]tier.Object, 0, len(q.objects))
+	layout := q.worker.Layout.Groups
+	for i, o := range q.objects {
+		if skipped != nil && skipped[o.group][o.chunk-q.from] {
+			continue
+		}
+		object := tier.Object{Key: o.key, Size: layout[o.group].Bytes(), Tenant: tenantOf(q.key.salt)}
+		if layout[o.group].Window == 0 {
+			switch {
+			case i >= len(layout):
+				object.Parent = q.objects[i-len(layout)].key.Name
+			case len(q.before) > 0:
+				object.Parent = q.before[0]
+			}
+		}
+		wanted, objects = append(wanted, o), append(objects, object)
+	}
+	st := &store{}
+	lease := q.storeLease()
+	placed, err := q.c.session.Reserve(lease, objects, s.o.Lock)
+	if err != nil {
+		s.refused("PrepareStore", err)
+		return st
+	}
+	var beyond []tier.Key
+	full := false
+	for i, p := range placed {
+		switch {
+		case p.Err == nil && full:
+			beyond = append(beyond, wanted[i].key)
+		case p.Err == nil:
+			st.objects, st.placed = append(st.objects, wanted[i]), append(st.placed, p)
+		case !errors.Is(p.Err, tier.ErrExists) && !errors.Is(p.Err, tier.ErrPending):
+			full = true // what comes after it is worthless without it
+		}
+	}
+	if len(beyond) > 0 {
+		_, _ = q.c.session.Abort(lease, beyond) // it fails if all leases have ended
+	}
+	if len(st.objects) > 0 {
+		q.c.stores[lease] = st
+	}
+	return st
+}
+
+// tenantOf is who is charged for the bytes of a salt.
+func tenantOf(salt string) string {
+	if len(salt) > tier.MaxTenant {
+		return salt[:tier.MaxTenant]
+	}
+	return salt
+}
+
+// commitStore publishes what a worker has reserved for a range, and nothing else.
+func (s *Server) commitStore(by caller, q *mp.CommitStoreRequest) bool {
+	call, err := s.begin(by, q.GetKey(), q.GetInstanceId())
+	if err != nil {
+		s.refused("CommitStore", err)
+		return false
+	}
+	defer call.c.mu.Unlock()
+	if call.worker == nil {
+		return false
+	}
+	lease := call.storeLease()
+	st := call.c.stores[lease]
+	delete(call.c.stores, lease)
+	if len(q.GetData()) > 0 {
+		return s.commitBodies(&call, st, q)
+	}
+	var keys []tier.Key
+	if st != nil {
+		keys = keysOf(st.objects)
+	} else if keys, err = s.reserved(&call, lease); err != nil {
+		s.refused("CommitStore", err)
+	}
+	if len(keys) == 0 {
+		return false
+	}
+	return s.commit(&call, lease, keys)
+}
+
+func (s *Server) commit(q *call, lease string, keys []tier.Key) bool {
+	errs, _, err := q.c.session.Commit(lease, keys, false, 0)
+	if err = errors.Join(append(errs, err)...); err != nil {
+		s.refused("CommitStore", err)
+	}
+	return err == nil
+}
+
+// reserved returns what a lease from before a restart has reserved, of the objects of a call.
+func (s *Server) reserved(q *call, lease string) ([]tier.Key, error) {
+	placed, err := q.c.session.Get(lease, keysOf(q.objects))
+	if err != nil {
+		return nil, err
+	}
+	var keys []tier.Key
+	for i, p := range placed {
+		if errors.Is(p.Err, tier.ErrPending) {
+			keys = append(keys, q.objects[i].key)
+		}
+	}
+	return keys, nil
+}
+
+// commitBodies stores bytes that came within a message. st is what was reserved for them, if anything.
+func (s *Server) commitBodies(q *call, st *store, m *mp.CommitStoreRequest) bool {
+	lease := q.storeLease()
+	giveUp := func(err error) bool {
+		s.refused("CommitStore", err)
+		q.c.release(lease)
+		return false
+	}
+	s.setInline(m.GetInstanceId())
+	if s.releaseOf(q.c) != since057 {
+		return giveUp(fmt.Errorf("lmcache: the engine can't map the segment %s, and its LMCache sends bytes as a pickle, which is never read; use LMCache 0.5.7, or give the engine the /dev/shm of this server: %w",
+			s.o.Segment.Name, fs.ErrInvalid))
+	}
+	bodies, err := parseBodies(m.GetData(), q)
+	if err != nil {
+		return giveUp(err)
+	}
+	if st == nil {
+		st = s.reserve(q, nil)
+	}
+	var keys []tier.Key
+	for i, o := range st.objects {
+		if b, ok := bodies[[2]int{o.chunk, o.group}]; ok {
+			copy(st.placed[i].Bytes, b)
+			keys = append(keys, o.key)
+		}
+	}
+	delete(q.c.stores, lease)
+	done := len(keys) == 0 || s.commit(q, lease, keys)
+	q.c.release(lease)
+	return done
+}
+
+// loadLease is the lease of what a call loads.
+func (q *call) loadLease() string {
+	return leaseName("load", q.key.request, q.from) + " " + strconv.Itoa(q.to)
+}
+
+// prepareRetrieve pins all chunks of a range, or none. With shared memory the answer says where they are, otherwise it
+// has the bytes.
+func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.PrepareRetrieveResponse {
+	call, err := s.begin(by, q.GetKey(), q.GetInstanceId())
+	if err != nil {
+		s.refused("PrepareRetrieve", err)
+		return &mp.PrepareRetrieveResponse{}
+	}
+	defer call.c.mu.Unlock()
+	if call.worker == nil || call.from == call.to {
+		return &mp.PrepareRetrieveResponse{}
+	}
+	inline := call.worker.Inline
+	if inline && s.releaseOf(call.c) != since057 {
+		return &mp.PrepareRetrieveResponse{}
+	}
+	layout := call.worker.Layout.Groups
+	objects := make([]object, 0, len(call.objects))
+	for _, o := range call.objects {
+		if needs(layout[o.group], o.chunk, call.to) {
+			objects = append(objects, o)
+		}
+	}
+	lease := call.loadLease()
+	placed, err := call.c.session.Pin(lease, keysOf(objects), s.o.Lock, false)
+	for _, p := range placed {
+		err = errors.Join(err, p.Err)
+	}
+	if err != nil {
+		s.refused("PrepareRetrieve", err)
+		call.c.release(lease)
+		return &mp.PrepareRetrieveResponse{}
+	}
+	out := &mp.PrepareRetrieveResponse{Success: true}
+	if inline {
+		out.Data = appendBodies(nil, layout, objects, placed, call.from)
+		return out
+	}
+	slots := make([]slot, len(objects))
+	for at, i := range byGroup(objects, len(layout)) {
+		o, p := objects[i], placed[i]
+		slots[at] = slot{offset: int64(p.Offset), length: p.Object.Size, layout: &layout[o.group], chunk: o.chunk - call.from, group: o.group}
+	}
+	out.EncodedContext = appendContext(nil, slots, len(layout) > 1, len(layout) > 1)
+	return out
+}
+
+// byGroup returns the places of objects, one group after the other.
+func byGroup(objects []object, groups int) []int {
+	out := make([]int, 0, len(objects))
+	for g := range groups {
+		for i, o := range objects {
+			if o.group == g {
+				out = append(out, i)
+			}
+		}
+	}
+	return out
+}
+
+// commitRetrieve ends a load, and what the look-ups of its request have pinned for it.
+func (s *Server) commitRetrieve(by caller, q *mp.CommitRetrieveRequest) bool {
+	call, err := s.begin(by, q.GetKey(), q.GetInstanceId())
+	if err != nil {
+		s.refused("CommitRetrieve", err)
+		return false
+	}
+	call.c.release(call.loadLease())
+	call.c.mu.Unlock()
+	s.mu.Lock()
+	owner := s.owners[call.key.request]
+	s.mu.Unlock()
+	if owner == nil || call.key.worker == allWorkers {
+		return call.worker != nil
+	}
+	owner.mu.Lock()
+	defer owner.mu.Unlock()
+	if req := owner.requests[call.key.request]; req != nil {
+		owner.free(req, call.key.worker, int64(call.from), int64(call.to), 1)
+		owner.forgetDone(call.key.request, req)
+	}
+	return call.worker != nil
+}

@@ -1,4 +1,0 @@
-// Package mp has the messages of LMCache's multiprocess protocol.
-package mp
-
-//go:generate go run -C ../../../scripts/protogen . ../../daemon/lmcache/mp/mp.proto
