@@ -5,11 +5,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/bufbuild/protocompile"
 	"github.com/bufbuild/protocompile/protoutil"
@@ -29,35 +29,38 @@ func main() {
 	}
 }
 
-func generate(source string) error {
-	c := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}, SourceInfoMode: protocompile.SourceInfoStandard}
-	files, err := c.Compile(context.Background(), source)
+// generate runs protoc-gen-go, a tool of this module, which is the current one.
+func generate(path string) error {
+	folder, file := filepath.Split(path)
+	c := protocompile.Compiler{
+		Resolver: &protocompile.SourceResolver{ImportPaths: []string{folder}}, SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	files, err := c.Compile(context.Background(), file)
 	if err != nil {
 		return err
 	}
 	request, err := proto.Marshal(&pluginpb.CodeGeneratorRequest{
-		FileToGenerate: []string{source}, Parameter: proto.String("paths=source_relative"),
+		FileToGenerate: []string{file}, Parameter: proto.String("paths=source_relative"),
 		ProtoFile: []*descriptorpb.FileDescriptorProto{protoutil.ProtoFromFileDescriptor(files[0])},
 	})
 	if err != nil {
 		return err
 	}
-	plugin := exec.Command("go", "tool", "-modfile", os.Getenv("PROTOGEN_MOD"), "protoc-gen-go")
+	plugin := exec.Command("go", "tool", "protoc-gen-go")
 	plugin.Stdin, plugin.Stderr = bytes.NewReader(request), os.Stderr
 	out, err := plugin.Output()
 	if err != nil {
-		return err
+		return fmt.Errorf("protoc-gen-go: %w", err)
 	}
 	var answer pluginpb.CodeGeneratorResponse
 	if err := proto.Unmarshal(out, &answer); err != nil {
 		return err
 	}
 	if answer.Error != nil {
-		return fmt.Errorf("%s", *answer.Error)
+		return errors.New(*answer.Error)
 	}
 	for _, f := range answer.File {
-		name := filepath.Join(filepath.Dir(source), strings.TrimPrefix(f.GetName(), filepath.Dir(source)+"/"))
-		if err := os.WriteFile(name, []byte(f.GetContent()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, f.GetName()), []byte(f.GetContent()), 0o600); err != nil {
 			return err
 		}
 	}

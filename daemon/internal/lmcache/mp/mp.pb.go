@@ -2256,7 +2256,7 @@ const file_mp_proto_rawDesc = "" +
 	"\x16CommitRetrieveResponse\x12\x18\n" +
 	"\asuccess\x18\x01 \x01(\bR\asuccess\"\x18\n" +
 	"\x16RegisterKvCacheRequest\"\x19\n" +
-	"\x17RegisterKvCacheResponseB2Z0github.com/ringcache/ringcache/daemon/internal/lmcache/mpb\x06proto3"
+	"\x17RegisterKvCacheResponseB;Z9github.com/ringcache/ringcache/daemon/internal/lmcache/mpb\x06proto3"
 
 var (
 	file_mp_proto_rawDescOnce sync.Once
