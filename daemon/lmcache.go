@@ -48,7 +48,7 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 	dir := cmp.Or(r.config.ShmDir, shmfile.DefaultDir)
 	server, err := lmcache.NewServer(lmcache.Options{
 		Registry: r.registry, Segment: segment, ChunkSize: r.config.LMCacheChunkSize, Bodies: r.config.LMCacheBodies,
-		State: filepath.Join(dir, segment.Name+lmcacheSuffix), Logger: r.log,
+		State: filepath.Join(dir, segment.Name+shmfile.EnginesSuffix), Logger: r.log,
 	})
 	if err != nil {
 		return nil, err
@@ -82,9 +82,6 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 	}
 	return s, nil
 }
-
-// lmcacheSuffix is what the file of the registrations of engines has behind the name of the segment.
-const lmcacheSuffix = ".lmcache"
 
 // serve serves all listeners.
 func (s *lmcacheService) serve(tasks *sync.WaitGroup, failed chan<- error) {

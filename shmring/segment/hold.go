@@ -169,13 +169,13 @@ func (s *Segment) unlink() error {
 	return nil
 }
 
-// removeLeases removes the table of leases beside a segment, if there is one: before the sidecar, whose lock the
-// caller has, so that it is not left alone.
+// removeLeases removes the table of leases beside a segment, and what the daemon knows of engines, if they are there:
+// before the sidecar, whose lock the caller has, so that they are not left alone.
 func removeLeases(path string, f *sidecar.File) error {
 	if !f.Named() {
 		return nil
 	}
-	return leasetable.Remove(path)
+	return errors.Join(leasetable.Remove(path), shmfile.RemoveEngines(path))
 }
 
 // Yield is Detach that does not wait: another writer may adopt the segment at once, and the mapping stays until the

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/internal/leasetable"
+	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
@@ -76,4 +77,16 @@ func TestYield(t *testing.T) {
 	_, err = segment.Adopt(o)
 	require.ErrorIs(t, err, segment.ErrOwned, "the end of the old mapping takes nothing from the new writer")
 	require.NoError(t, next.Destroy())
+}
+
+// TestSweepTakesWhatTheDaemonKnowsOfEngines, and no file of that name that is another's.
+func TestSweepTakesWhatTheDaemonKnowsOfEngines(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"xa": `{"generation":1}`, "xb": "mine", "xc": ""} {
+		abandoned(t, dir, name, "")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name+shmfile.EnginesSuffix), []byte(text), 0o600))
+	}
+	_, err := segment.Sweep(segment.SweepOptions{Prefix: "x", Dir: dir, AnyOwner: true, Remove: true})
+	require.NoError(t, err)
+	require.Equal(t, []string{"xb.lmcache"}, filesIn(t, dir))
 }

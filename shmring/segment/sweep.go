@@ -196,7 +196,7 @@ func sweepDamaged(o SweepOptions, dir, name string, damage error) (s Swept, ok b
 			return s, true
 		}
 	}
-	kept = errors.Join(kept, leasetable.Remove(path))
+	kept = errors.Join(kept, leasetable.Remove(path), shmfile.RemoveEngines(path))
 	err = os.Remove(path + sidecar.Suffix)
 	s.Removed, s.Err = err == nil, errors.Join(kept, err)
 	return s, true
