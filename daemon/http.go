@@ -51,7 +51,8 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 		},
 	}
 	w.served = make(chan error, 1)
-	go func() { w.served <- w.server.Serve(newBounded(l, r.config.files().http)) }()
+	bounded := newBounded(l, r.config.files().http) // a reload writes to the configuration
+	go func() { w.served <- w.server.Serve(bounded) }()
 	r.log.Info("HTTP", "address", w.addr)
 	return w, nil
 }
