@@ -3,11 +3,13 @@
 
 That is: a line per package, the output of tests that failed, the counts that the golden tests log, the reason of
 every skip, and at the end what failed and how many tests there were. A test that is skipped without a reason fails
-the run. With --logs in front of the arguments, what tests that pass log is printed, too.
+the run, and so does a name of a subtest in -run that no test has: Go would run its parent alone. With --logs in front
+of the arguments, what tests that pass log is printed, too.
 """
 
 import collections
 import json
+import re
 import subprocess
 import sys
 
@@ -20,6 +22,7 @@ def main() -> int:
     count = collections.Counter()
     golden: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     running: dict[str, set[str]] = collections.defaultdict(set)
+    names: set[str] = set()
     failures: dict[str, list[str]] = collections.defaultdict(list)
     failed_packages = unexplained = 0
     for line in proc.stdout:
@@ -36,6 +39,7 @@ def main() -> int:
             print(event["Output"], end="")
         elif action == "run":
             running[package].add(test)
+            names.add(test)
         elif action in ("pass", "fail", "skip"):
             text = output.pop(key, [])
             if test is None:
@@ -76,11 +80,43 @@ def main() -> int:
             print("FAILED", package, test)
     if unexplained:
         print(f"{unexplained} tests were skipped without a reason")
+    missing = unmatched(sys.argv, names)
+    for pattern in missing:
+        print(f"no test is named {pattern}")
     if not count["pass"]:
         print("no test passed")
     packages = f" in {failed_packages} packages" if failed_packages else ""
     print(f"{count['pass']} passed, {count['fail']} failed{packages}, {count['skip']} skipped")
-    return 1 if status or unexplained or failed_packages or not count["pass"] else 0
+    return 1 if status or unexplained or failed_packages or missing or not count["pass"] else 0
+
+
+def unmatched(arguments: list[str], names: set[str]) -> list[str]:
+    """The alternatives of -run that name a subtest, and none that ran."""
+    if "-run" not in arguments[:-1]:
+        return []
+    pattern = arguments[arguments.index("-run") + 1]
+    missing = []
+    for alternative in split(pattern, "|"):
+        parts = split(alternative, "/")
+        if len(parts) > 1 and not any(matches(parts, name.split("/")) for name in names):
+            missing.append(alternative)
+    return missing
+
+
+def matches(parts: list[str], name: list[str]) -> bool:
+    return len(name) >= len(parts) and all(re.search(p, n) for p, n in zip(parts, name))
+
+
+def split(pattern: str, separator: str) -> list[str]:
+    """Splits a pattern where the separator is in no brackets, as Go does."""
+    parts, depth = [""], 0
+    for c in pattern:
+        depth += (c in "([") - (c in ")]")
+        if c == separator and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return parts
 
 
 def report_package(action: str, text: list[str]) -> None:

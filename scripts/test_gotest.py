@@ -19,7 +19,7 @@ PACKAGES = {
 
 
 class GoTest(unittest.TestCase):
-    def run_on(self, *names: str) -> "tuple[int, str]":
+    def run_on(self, *names: str, run: str = "") -> "tuple[int, str]":
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             (root / "go.mod").write_text("module m\ngo 1.26\n")
@@ -27,7 +27,7 @@ class GoTest(unittest.TestCase):
                 (root / name).mkdir()
                 (root / name / "a_test.go").write_text("package %s\n%s\n" % (name, PACKAGES[name]))
             script = pathlib.Path(__file__).resolve().with_name("gotest.py")
-            done = subprocess.run([sys.executable, script, "./..."], cwd=root, stdout=subprocess.PIPE,
+            done = subprocess.run([sys.executable, script, *(["-run", run] if run else []), "./..."], cwd=root, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT,
                                   text=True, env={**os.environ, "GOFLAGS": "", "GOWORK": "off"})
             return done.returncode, done.stdout
@@ -50,6 +50,13 @@ class GoTest(unittest.TestCase):
             "FAILED m/fail TestFail\n"
             "FAILED m/leak (the package itself, see above)\n"
             "3 passed, 3 failed in 4 packages, 1 skipped\n"), text)
+
+    def test_a_subtest_that_no_test_has_fails(self) -> None:
+        status, text = self.run_on("fail", "good", run="TestGolden|TestFail/(no|sub)")
+        self.assertNotIn("no test is named", text)
+        status, text = self.run_on("good", run="TestGolden|TestGolden/(x|y)")
+        self.assertEqual(status, 1, text)
+        self.assertIn("no test is named TestGolden/(x|y)\n", text)
 
     def test_a_skip_without_a_reason_fails(self) -> None:
         status, text = self.run_on("mute")

@@ -193,7 +193,7 @@ func (x *lease) enter() error {
 	x.l.mu.Lock()
 	if x.ended {
 		x.leave()
-		return x.endedError("it was released, or its time has passed")
+		return endedError(x.id, "it was released, or its time has passed")
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (x *lease) enterUnexpired() error {
 	err := x.enter()
 	if err == nil && x.expired {
 		x.leave()
-		return x.endedError("its time has passed")
+		return endedError(x.id, "its time has passed")
 	}
 	return err
 }
@@ -213,8 +213,8 @@ func (x *lease) leave() {
 	x.l.calls.Done()
 }
 
-func (x *lease) endedError(why string) error {
-	return fmt.Errorf("memory: lease %q: %w: %s", x.id, tier.ErrEnded, why)
+func endedError(lease, why string) error {
+	return fmt.Errorf("memory: lease %q: %w: %s", lease, tier.ErrEnded, why)
 }
 
 // State implements tier.Lease.

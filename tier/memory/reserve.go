@@ -92,7 +92,7 @@ func (x *lease) Commit(keys []tier.Key) []error {
 func (x *lease) commit(k tier.Key, it *item) error {
 	switch {
 	case it == nil:
-		return x.notReserved(k)
+		return notReserved(x.id, k)
 	case it.lost:
 		return &objectError{key: k, kind: tier.ErrNotFound, cause: fmt.Errorf("its description was overwritten: %w", tier.ErrCorrupt)}
 	}
@@ -106,8 +106,8 @@ func (x *lease) commit(k tier.Key, it *item) error {
 	return nil
 }
 
-func (x *lease) notReserved(k tier.Key) error {
-	return &objectError{key: k, kind: tier.ErrNotFound, cause: fmt.Errorf("lease %q has not reserved it", x.id)}
+func notReserved(lease string, k tier.Key) error {
+	return &objectError{key: k, kind: tier.ErrNotFound, cause: fmt.Errorf("lease %q has not reserved it", lease)}
 }
 
 // Abort implements tier.Lease.
@@ -121,7 +121,7 @@ func (x *lease) Abort(keys []tier.Key) []error {
 		if it := x.reserved[k]; it != nil {
 			errs[i] = x.drop([]*item{it})
 		} else {
-			errs[i] = x.notReserved(k)
+			errs[i] = notReserved(x.id, k)
 		}
 	}
 	x.endIfOver()
