@@ -252,12 +252,13 @@ func (k *killing) dial(ctx context.Context) (err error) {
 	return err
 }
 
-// check looks for all that was promised, and clears what is not needed any more.
+// check looks for all that was promised, and clears what is not needed any more. In the space before this one
+// clients may still be at work, which have not read the name of this one yet.
 func (k *killing) check(p *process) {
 	ctx, stop := context.WithTimeout(k.t.Context(), patience)
 	defer stop()
 	err := k.dial(ctx)
-	for old := max(1, k.spaces-2); old < k.spaces && err == nil; old++ {
+	for old := max(1, k.spaces-3); old < k.spaces-1 && err == nil; old++ {
 		err = k.client.Clear(ctx, fmt.Sprint("space-", old))
 	}
 	var r Checked
@@ -323,13 +324,16 @@ func (k *killing) end() {
 
 // wait waits until the daemon describes itself so.
 func (k *killing) wait(ctx context.Context, what string, is func(*wire.Reply) bool) {
+	var last wire.Reply
 	for {
 		p, err := k.client.Stat(ctx, wire.Request{List: true})
-		if err == nil && is(p) {
-			return
+		if err == nil {
+			if last = *p; is(p) {
+				return
+			}
 		}
 		if ctx.Err() != nil {
-			k.t.Fatalf("want %s: %+v, %+v, %v", what, p.State, p.Leases, err)
+			k.t.Fatalf("want %s: %+v, %+v, %v", what, last.State, last.Leases, err)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

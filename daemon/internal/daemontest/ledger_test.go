@@ -62,6 +62,9 @@ type Checked struct {
 // or a *WrongError about what must not be.
 func (l *Ledger) Check(ctx context.Context, c *client.Client, m *client.Mapping, space string) (r Checked, err error) {
 	const lease, some = "check of the ledger", 50
+	if err := c.Release(ctx, wire.Request{Leases: []string{lease}}); err != nil { // of a check that a kill interrupted
+		return r, err
+	}
 	for batch := range slices.Chunk(l.Promised(space), some) {
 		var misses []int
 		for len(batch) > 0 {
