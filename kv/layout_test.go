@@ -24,7 +24,7 @@ func TestSpace(t *testing.T) {
 	l := qwen()
 	space, err := l.Space(1, 0, "alice")
 	require.NoError(t, err)
-	require.Equal(t, "Qwen3-8B.worker1of2.group0.471def25bf48fc44fe9520bb7d672fbb", space)
+	require.Equal(t, "kv.Qwen3-8B.worker1of2.group0.471def25bf48fc44fe9520bb7d672fbb", space)
 	require.NoError(t, tier.Key{Space: space, Name: "a"}.Validate())
 	l.Model = strings.Repeat("é", 256)
 	space, err = l.Space(1, 0, "alice")

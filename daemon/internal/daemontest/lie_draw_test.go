@@ -90,7 +90,7 @@ func (l *liar) request() *wire.Request {
 		q.ID = 0 // costs the connection
 	}
 	if l.rng.IntN(4) == 0 { // and one thing that does not belong there
-		switch l.rng.IntN(9) {
+		switch l.rng.IntN(11) {
 		case 0:
 			q.Op = pick(l, wire.Hello, wire.Op("?"), wire.Op(""), wire.Stat, wire.Commit)
 		case 1:
@@ -107,7 +107,11 @@ func (l *liar) request() *wire.Request {
 			q.Lease = ""
 		case 7:
 			q.Space = ""
-		case 8: // all of it goes
+		case 8:
+			q.Client = l.name()
+		case 9:
+			q.Features = l.names()
+		case 10: // all of it goes
 			q = &wire.Request{ID: 9, Op: wire.Clear, Space: pick(l, "lies", "more lies", "")}
 		}
 	}
