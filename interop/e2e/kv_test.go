@@ -1,0 +1,219 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lmcaches are the releases of LMCache that lmcache.sh prints, by their names.
+var lmcaches = sync.OnceValues(func() (map[string]string, error) {
+	cmd := exec.Command("./lmcache.sh")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("lmcache.sh: %w", err)
+	}
+	found := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			found[strings.TrimPrefix(k, "lmcache_")] = v
+		}
+	}
+	return found, nil
+})
+
+// kvEngine is a whole offline engine in a process of its own, see kv_engine.py.
+type kvEngine struct {
+	*process
+	t     testing.TB
+	stdin io.WriteCloser
+	lines *bufio.Reader
+}
+
+type kvAnswer struct {
+	Tokens []uint32
+	Cached int // tokens of the prompt that were not computed
+}
+
+// newKV starts an engine whose KV a release of LMCache shares through a server; without a release, nobody does.
+func newKV(t testing.TB, release, url string) *kvEngine {
+	t.Helper()
+	k := kind{newest, "llava"}
+	var args []string
+	if release != "" {
+		config, err := json.Marshal(map[string]any{
+			"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
+			"kv_connector_extra_config": map[string]any{"lmcache.mp.server_urls": []string{url}, "lmcache.mp.mq_timeout": 120, "lmcache.mp.heartbeat_interval": 2},
+		})
+		require.NoError(t, err)
+		args = []string{"--kv", string(config)}
+	}
+	cmd := k.command(t, "kv_engine.py", args...)
+	if release != "" {
+		folders, err := lmcaches()
+		require.NoError(t, err)
+		cmd.Env = append(cmd.Env, "PYTHONPATH="+folders[release])
+	}
+	e := &kvEngine{t: t}
+	var err error
+	e.stdin, err = cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, write, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stdout = write
+	e.process = runs(t, "the engine", cmd)
+	require.NoError(t, write.Close())
+	e.lines = bufio.NewReader(stdout)
+	t.Cleanup(func() { _ = e.stdin.Close(); e.kill(); _ = stdout.Close() })
+	var first struct{ Ready bool }
+	e.next(&first)
+	require.True(t, first.Ready)
+	return e
+}
+
+func (e *kvEngine) next(v any) {
+	e.t.Helper()
+	line, err := e.lines.ReadBytes('\n')
+	require.NoError(e.t, err, "the engine has ended: %s", e.words())
+	require.NoError(e.t, json.Unmarshal(line, v))
+}
+
+// ask has it answer prompts, all at once.
+func (e *kvEngine) ask(prompts ...[]uint32) []kvAnswer {
+	e.t.Helper()
+	b, err := json.Marshal(prompts)
+	require.NoError(e.t, err)
+	_, err = e.stdin.Write(append(b, '\n'))
+	require.NoError(e.t, err)
+	var said struct{ Answers []kvAnswer }
+	e.next(&said)
+	require.Len(e.t, said.Answers, len(prompts))
+	return said.Answers
+}
+
+// end ends it in order.
+func (e *kvEngine) end() {
+	e.t.Helper()
+	require.NoError(e.t, e.stdin.Close())
+	require.NoError(e.t, e.wait())
+}
+
+// kvPrompt returns a prompt of n tokens.
+func kvPrompt(n int, seed uint64) []uint32 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	out := make([]uint32, n)
+	for i := range out {
+		out[i] = 5 + uint32(r.IntN(195))
+	}
+	return out
+}
+
+// kvPlan is what engines are asked, and how many tokens of each prompt the second engine and later ones do not compute.
+var kvPlan = []struct {
+	prompts [][]uint32
+	cached  []int
+}{
+	{[][]uint32{kvPrompt(200, 1)}, []int{192}},
+	{[][]uint32{kvPrompt(200, 1)[:128]}, []int{127}}, // one is always computed
+	{[][]uint32{append(kvPrompt(200, 1), kvPrompt(30, 2)...)}, []int{192}},
+	{[][]uint32{kvPrompt(1500, 3)}, []int{1472}}, // in three steps
+	{[][]uint32{kvPrompt(20, 4)}, []int{0}},      // no chunk
+	{[][]uint32{kvPrompt(200, 1), kvPrompt(1500, 3), kvPrompt(300, 5), kvPrompt(200, 1)[:100]}, []int{192, 1472, 256, 64}},
+}
+
+// TestKV: engines with LMCache of two releases share KV through the daemon: a second engine need not compute what the first
+// one has, also when the daemon was killed meanwhile; and each token is that of an engine that computes all of it.
+func TestKV(t *testing.T) {
+	plain := newKV(t, "", "")
+	var right [][]kvAnswer
+	for _, step := range kvPlan {
+		right = append(right, plain.ask(step.prompts...))
+	}
+	plain.end()
+
+	folder, err := os.MkdirTemp("", "kv") // short, as paths of sockets have to be
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(folder)) })
+	url := "grpc+unix://" + filepath.Join(folder, "kv")
+	s := newCacheServer(t, "--lmcache", url, "--lmcache-chunk-size", "64")
+	s.start()
+	steps := func(e *kvEngine, known bool, from int) {
+		t.Helper()
+		for i, step := range kvPlan[from:] {
+			i += from
+			answers := e.ask(step.prompts...)
+			for j, a := range answers {
+				require.Equal(t, right[i][j].Tokens, a.Tokens, "step %d, prompt %d", i, j)
+				if known {
+					require.Equal(t, step.cached[j], a.Cached, "step %d, prompt %d", i, j)
+				}
+			}
+		}
+	}
+	first := newKV(t, "0.5.6", url)
+	steps(first, false, 0)
+	steps(first, true, 0)
+	s.restart()
+	steps(first, true, 0)
+
+	second := newKV(t, "0.5.7rc2", url)
+	steps(second, true, 0) // what the other release has stored
+	s.restart()
+	steps(second, true, 3)
+	steps(first, true, 3)
+	s.leaseless()
+
+	// The tokens are those of the bytes in memory.
+	s.negate()
+	wrong := second.ask(kvPlan[3].prompts...)[0]
+	require.Equal(t, kvPlan[3].cached[0], wrong.Cached)
+	require.NotEqual(t, right[3][0].Tokens, wrong.Tokens)
+	first.end()
+	second.end()
+}
+
+// leaseless waits until no lease is left.
+func (s *cacheServer) leaseless() {
+	s.t.Helper()
+	bin, err := serveBinary()
+	require.NoError(s.t, err)
+	var out []byte
+	require.Eventually(s.t, func() bool {
+		out, err = exec.Command(bin, "serve", "status", "--json", "--socket", s.socket).Output()
+		var status struct{ Leases []json.RawMessage }
+		return err == nil && json.Unmarshal(out, &status) == nil && status.Leases != nil && len(status.Leases) == 0
+	}, patience, 50*time.Millisecond, "leases are left")
+}
+
+// negate changes the sign of all numbers in the segment that are as large as those of a KV cache. Texts and sizes look
+// otherwise, so that the objects stay what they are.
+func (s *cacheServer) negate() {
+	s.t.Helper()
+	path := filepath.Join("/dev/shm", s.segment)
+	b, err := os.ReadFile(path)
+	require.NoError(s.t, err)
+	for i := 3; i < len(b); i += 4 {
+		if top := b[i] &^ 0x80; top >= 0x3c && top <= 0x40 { // float32, little-endian
+			b[i] ^= 0x80
+		}
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	require.NoError(s.t, err)
+	defer f.Close()
+	_, err = f.WriteAt(b, 0)
+	require.NoError(s.t, err)
+}
