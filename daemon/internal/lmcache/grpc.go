@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -19,9 +20,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
-	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 )
 
 // GRPC serves the protocol by gRPC.
@@ -64,6 +65,7 @@ func (g *GRPC) Shutdown(ctx context.Context) {
 
 // caller is who has made a call.
 type caller struct {
+	ctx     context.Context //nolint:containedctx // of the call
 	conn    *connection
 	id      string // of the client
 	release release
@@ -108,13 +110,39 @@ func handler(service, name string, m method) grpc.MethodHandler {
 			return nil, status.Error(codes.FailedPrecondition, err.Error())
 		}
 		c.release = releaseOfService[service]
-		p, err := m.handle(g.s, c, q)
+		p, err := answer(g.s, name, m, c, q)
 		if err != nil {
 			g.s.refused(name, err)
 			return nil, status.Error(codeOf(err), err.Error())
 		}
 		return p, nil
 	}
+}
+
+// answer handles a call. A panic ends neither the daemon nor the engine.
+func answer(s *Server, name string, m method, c caller, q proto.Message) (p proto.Message, err error) {
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		s.log.Error("a call of an engine panicked", "call", name, "panic", r, "stack", string(debug.Stack()))
+		if p, err = nothing[name], nil; p == nil {
+			err = errors.New("lmcache: the server has a bug, which its log describes")
+		}
+	}()
+	return m.handle(s, c, q)
+}
+
+// nothing are the answers to calls whose error an engine does not survive, or takes for pending, when there is nothing to
+// store, to load or to find.
+var nothing = map[string]proto.Message{
+	"QueryPrefetchStatus": &mp.QueryPrefetchStatusResponse{ChunkCount: new(int64)},
+	"WaitPrefetchStatus":  &mp.WaitPrefetchStatusResponse{ChunkCount: new(int64)},
+	"PrepareStore":        &mp.PrepareStoreResponse{EncodedContext: appendContext(nil, nil, true, true)},
+	"CommitStore":         &mp.CommitStoreResponse{},
+	"PrepareRetrieve":     &mp.PrepareRetrieveResponse{},
+	"CommitRetrieve":      &mp.CommitRetrieveResponse{},
 }
 
 func codeOf(err error) codes.Code {
@@ -141,7 +169,7 @@ func callerOf(ctx context.Context) (caller, error) {
 	if len(ids) != 1 || len(ids[0]) != 16 {
 		return caller{}, fmt.Errorf("lmcache: the call has no metadata %s of 16 bytes, which LMCache 0.5.5 and later send", idHeader)
 	}
-	return caller{conn: conn.conn, id: hex.EncodeToString([]byte(ids[0]))}, nil
+	return caller{ctx: ctx, conn: conn.conn, id: hex.EncodeToString([]byte(ids[0]))}, nil
 }
 
 // services are what each service has.
@@ -184,12 +212,10 @@ var services = func() map[string]service {
 				return &mp.LookupResponse{}, s.lookUp(c, q.GetKey())
 			}),
 			"QueryPrefetchStatus": on(func(s *Server, c caller, q *mp.QueryPrefetchStatusRequest) (proto.Message, error) {
-				n, err := s.status(c, q.RequestId)
-				return &mp.QueryPrefetchStatusResponse{ChunkCount: n}, err
+				return &mp.QueryPrefetchStatusResponse{ChunkCount: s.status(c, q.RequestId)}, nil
 			}),
 			"WaitPrefetchStatus": on(func(s *Server, c caller, q *mp.WaitPrefetchStatusRequest) (proto.Message, error) {
-				n, err := s.waitForStatus(c, q.RequestId, q.Timeout)
-				return &mp.WaitPrefetchStatusResponse{ChunkCount: n}, err
+				return &mp.WaitPrefetchStatusResponse{ChunkCount: s.waitForStatus(c.ctx, c, q.RequestId, q.Timeout)}, nil
 			}),
 			"FreeLookupLocks": on(func(s *Server, c caller, q *mp.FreeLookupLocksRequest) (proto.Message, error) {
 				return &mp.FreeLookupLocksResponse{}, s.freeLocks(c, q)

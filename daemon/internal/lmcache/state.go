@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/kv"
@@ -26,10 +27,15 @@ type instance struct {
 	Layout kv.Layout `json:"layout"`
 	// Worker is its number among the workers, allWorkers until a call has told it.
 	Worker  int        `json:"worker"`
+	Client  string     `json:"client"` // its ID
 	Process process.ID `json:"process"`
 	Parent  int        `json:"parent"` // process, 0 is unknown
-	// Inline is set of a worker that has sent bytes within a message: it can't map the segment.
+	// Inline is set of a worker that has sent bytes within a message: it can't map the segment. Mapped is set of one of which
+	// it is known that it does. Of a new one neither is known.
 	Inline bool `json:"inline"`
+	Mapped bool `json:"mapped"`
+
+	examined time.Time
 }
 
 const maxStateBytes = 16 << 20
@@ -63,14 +69,13 @@ func loadState(path string, generation uint64) (state, error) {
 	return found, nil
 }
 
-// save replaces the file. A kill leaves the old one or the new one.
-func (st *state) save(path string) error {
+// marshal returns what is written to the file.
+func (st *state) marshal() ([]byte, error) { return json.Marshal(st) }
+
+// writeState replaces the file. A kill leaves the old one or the new one.
+func writeState(path string, b []byte) error {
 	if path == "" {
 		return nil
-	}
-	b, err := json.Marshal(st)
-	if err != nil {
-		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
