@@ -29,19 +29,28 @@ import (
 type GRPC struct {
 	s      *Server
 	server *grpc.Server
+	conns  *conns
 }
 
 // maxMessage bounds a message: the bytes of a step of an engine that can't map the segment. More than it ends the engine.
 const maxMessage = 1 << 30
 
+// maxCalls bounds the calls of a connection, each of which may bring a message: more of them wait at the client. Calls take
+// moments, but for those that wait for a status.
+const maxCalls = 64
+
+// handshake is how long a connection may say nothing at first.
+const handshake = 5 * time.Second
+
 // NewGRPC returns what serves s by gRPC.
 func NewGRPC(s *Server) *GRPC {
-	g := &GRPC{s: s}
+	g := &GRPC{s: s, conns: &conns{open: map[net.Conn]struct{}{}}}
 	g.server = grpc.NewServer(
-		grpc.Creds(&identifier{s: s}), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.Creds(&identifier{s: s, conns: g.conns}), grpc.ConnectionTimeout(handshake),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		// Clients ping as they like: an end of the connection for that would be a failed call.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.MaxConcurrentStreams(1024),
+		grpc.MaxConcurrentStreams(maxCalls),
 	)
 	for name, methods := range services {
 		desc := grpc.ServiceDesc{ServiceName: "lmcache.mp." + name, HandlerType: (*any)(nil)}
@@ -58,7 +67,10 @@ func (g *GRPC) Serve(l net.Listener) error { return g.server.Serve(l) }
 
 // Shutdown lets calls that are under way end, until ctx ends, and closes listeners and connections.
 func (g *GRPC) Shutdown(ctx context.Context) {
-	stop := context.AfterFunc(ctx, g.server.Stop)
+	stop := context.AfterFunc(ctx, func() {
+		g.conns.close() // Stop waits for those that have said nothing yet
+		g.server.Stop()
+	})
 	defer stop()
 	g.server.GracefulStop()
 }
@@ -256,7 +268,43 @@ var services = func() map[string]service {
 }()
 
 // identifier identifies the process of each connection, in place of a handshake.
-type identifier struct{ s *Server }
+type identifier struct {
+	s     *Server
+	conns *conns
+}
+
+// conns are the open connections, also those of which gRPC knows nothing yet.
+type conns struct {
+	mu     sync.Mutex
+	open   map[net.Conn]struct{}
+	closed bool
+}
+
+// add adds a connection, if there may be one more.
+func (c *conns) add(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.open[conn] = struct{}{}
+	}
+	return !c.closed
+}
+
+func (c *conns) remove(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, conn)
+}
+
+// close closes all connections, also those that are still to come.
+func (c *conns) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for conn := range c.open {
+		_ = conn.Close() // its owner notices
+	}
+}
 
 // identified is what gRPC knows of a connection.
 type identified struct {
@@ -279,9 +327,16 @@ func (i *identifier) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 		i.s.refused("connect", err)
 		return nil, nil, err
 	}
+	if !i.conns.add(raw) {
+		client.Leave()
+		return nil, nil, net.ErrClosed
+	}
 	conn := &connection{client: client, process: client.Process()}
 	info := &identified{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, conn: conn}
-	return &watchedConn{Conn: raw, closed: func() { i.s.closed(conn) }}, info, nil
+	return &watchedConn{Conn: raw, closed: func() {
+		i.conns.remove(raw)
+		i.s.closed(conn)
+	}}, info, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials; there are no clients here.
@@ -295,7 +350,7 @@ func (*identifier) Info() credentials.ProtocolInfo {
 }
 
 // Clone implements credentials.TransportCredentials.
-func (i *identifier) Clone() credentials.TransportCredentials { return &identifier{i.s} }
+func (i *identifier) Clone() credentials.TransportCredentials { return &identifier{i.s, i.conns} }
 
 // OverrideServerName implements credentials.TransportCredentials.
 func (*identifier) OverrideServerName(string) error { return nil }

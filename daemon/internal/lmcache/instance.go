@@ -19,7 +19,7 @@ import (
 )
 
 // maxInstances bounds the registered workers.
-const maxInstances = 4096
+const maxInstances = 1024
 
 // register registers a worker, and returns where it finds the chunks: no name if not in shared memory.
 func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextRequest) (name string, bytes int64, err error) {

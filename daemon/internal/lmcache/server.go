@@ -90,6 +90,10 @@ func NewServer(o Options) (*Server, error) {
 	if s.state, err = loadState(o.State, o.Segment.Generation); err != nil {
 		s.log.Warn("the registrations of engines are lost", "error", err)
 	}
+	maps.DeleteFunc(s.state.Instances, func(_ string, i *instance) bool { return i.Layout.Engine != o.Engine })
+	if s.state.Minimum != o.ChunkSize { // registrations are for chunks of a size
+		s.state.Minimum, s.state.Chunk, s.state.Instances = o.ChunkSize, 0, map[string]*instance{}
+	}
 	if s.state.Chunk != 0 && (kv.Scheme{ChunkTokens: s.state.Chunk}).Validate() != nil {
 		s.state.Chunk = 0
 	}

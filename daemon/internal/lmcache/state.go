@@ -6,20 +6,21 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/process"
+	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/kv"
 )
 
 // state is what outlives the server, in a file beside the segment: which release each client has, since tokens can't
 // be read without, and which workers are registered, since they do so again only after a failure.
 type state struct {
-	Generation uint64               `json:"generation"` // of the segment: workers that have mapped another one have to register again
-	Chunk      int                  `json:"chunk_size"` // 0 until it is settled
-	Clients    map[string]string    `json:"clients"`    // ID -> release
-	Instances  map[string]*instance `json:"instances"`  // ID of the worker, as a number
+	Generation uint64               `json:"generation"`    // of the segment: workers that have mapped another one have to register again
+	Minimum    int                  `json:"chunk_minimum"` // as configured
+	Chunk      int                  `json:"chunk_size"`    // 0 until it is settled
+	Clients    map[string]string    `json:"clients"`       // ID -> release
+	Instances  map[string]*instance `json:"instances"`     // ID of the worker, as a number
 }
 
 // instance is a registered worker.
@@ -38,7 +39,8 @@ type instance struct {
 	examined time.Time
 }
 
-const maxStateBytes = 16 << 20
+// maxStateBytes is more than the file has with as many workers and clients as there may be.
+const maxStateBytes = 64 << 20
 
 // loadState reads the file of an earlier server. A file that can't be read is as none: engines register again.
 func loadState(path string, generation uint64) (state, error) {
@@ -46,6 +48,7 @@ func loadState(path string, generation uint64) (state, error) {
 	if path == "" {
 		return st, nil
 	}
+	_ = os.Remove(path + shmfile.EnginesNew) // of a server that was killed
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, nil
@@ -77,16 +80,20 @@ func writeState(path string, b []byte) error {
 	if path == "" {
 		return nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	next := path + shmfile.EnginesNew
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+		err = os.Rename(next, path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, os.Remove(next))
 	}
 	return nil
 }
