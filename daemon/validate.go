@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ringcache/ringcache/internal/location"
 )
@@ -26,6 +27,9 @@ func (c Config) Validate() error {
 
 // maxSocket is the longest path of a unix socket on Linux.
 const maxSocket = 107
+
+// maxLMCacheEngine is the most bytes that a layout of package kv takes.
+const maxLMCacheEngine = 255
 
 // longestTime is the most of every time.
 const longestTime = 720 * time.Hour
@@ -51,6 +55,9 @@ func (c Config) problems() []problem {
 		if _, err := parseLMCache(u); err != nil {
 			wrong("lmcache", "%v", err)
 		}
+	}
+	if len(c.LMCacheEngine) > maxLMCacheEngine || !utf8.ValidString(c.LMCacheEngine) {
+		wrong("lmcache-engine", "it has %d bytes, and %d of UTF-8 are the most", len(c.LMCacheEngine), maxLMCacheEngine)
 	}
 	if c.LMCacheChunkSize < 1 || c.LMCacheChunkSize > 1<<16 {
 		wrong("lmcache-chunk-size", "%d is not between 1 and %d", c.LMCacheChunkSize, 1<<16)

@@ -100,8 +100,8 @@ type Lease interface {
 	// errors, in the order of the keys, are ErrNotFound of what the lease has not reserved.
 	Commit(keys []Key) []error
 	// Held returns where objects are that the lease has: for an owner that comes back. It is no use, and pins
-	// nothing. The errors are ErrPending, beside Object and Offset, of what the lease has reserved, and
-	// ErrNotFound of what it does not have.
+	// nothing. The errors are ErrPending, beside the place, of what the lease has reserved, and ErrNotFound of what it
+	// does not have.
 	Held(keys []Key) []Placed
 	// Abort gives reservations up: nobody writes to their bytes any more.
 	Abort(keys []Key) []error

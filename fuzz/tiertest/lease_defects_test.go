@@ -580,6 +580,11 @@ var leaseDefects = []defect{
 			p.Offset = 0
 		}
 	})},
+	{"Held has no bytes of reservations", "reservations", afterHeld(func(p *tier.Placed) {
+		if errors.Is(p.Err, tier.ErrPending) {
+			p.Bytes = nil
+		}
+	})},
 	{"Held does not describe reservations", "reservations", afterHeld(func(p *tier.Placed) {
 		if errors.Is(p.Err, tier.ErrPending) {
 			p.Object = tier.Object{}

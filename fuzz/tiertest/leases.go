@@ -198,6 +198,9 @@ func reservations(b *bed) {
 			b.Fatalf("%s was reserved at offset %d, and Held returns %d", show(p.Object.Key), placed[i].Offset,
 				p.Offset)
 		}
+		if int64(len(p.Bytes)) != p.Object.Size {
+			b.Fatalf("%s is reserved, and Held returns %d bytes to write to", show(p.Object.Key), len(p.Bytes))
+		}
 	}
 	b.held(other, nil, nil)
 	for range 2 {

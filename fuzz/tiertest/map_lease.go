@@ -248,8 +248,8 @@ func (l *mapLease) Held(keys []tier.Key) []tier.Placed {
 			if x := of(l.pinned, k); x != nil {
 				placed[i] = place(x)
 			} else if x := of(l.reserved, k); x != nil {
-				placed[i] = tier.Placed{Object: x.Object, Offset: x.offset,
-					Err: fmt.Errorf("tiertest: object %v: %w", k, tier.ErrPending)}
+				placed[i] = place(x)
+				placed[i].Err = fmt.Errorf("tiertest: object %v: %w", k, tier.ErrPending)
 			} else {
 				placed[i].Err = fmt.Errorf("tiertest: lease %q does not have object %v: %w", l.id, k, tier.ErrNotFound)
 			}

@@ -11,10 +11,17 @@ import (
 // engines.
 const EnginesSuffix = ".lmcache"
 
-// RemoveEngines removes that file of the segment at path, if there is one. A file of that name that is something else, such
-// as a segment of its own, is left alone: the daemon's is JSON.
+// EnginesNew is what the name of that file has behind it while the daemon writes the next one.
+const EnginesNew = ".new"
+
+// RemoveEngines removes that file of the segment at path, if there is one, and the next one that a kill has left. A file of
+// such a name that is something else, such as a segment of its own, is left alone: the daemon's is JSON.
 func RemoveEngines(path string) error {
-	f, _, err := Open(path+EnginesSuffix, false)
+	return errors.Join(removeJSON(path+EnginesSuffix), removeJSON(path+EnginesSuffix+EnginesNew))
+}
+
+func removeJSON(path string) error {
+	f, _, err := Open(path, false)
 	if err != nil {
 		return nil //nolint:nilerr // there is none, or it is a folder, a link or another user's
 	}
@@ -23,7 +30,7 @@ func RemoveEngines(path string) error {
 	if err := f.Close(); err != nil || n == 1 && first[0] != '{' {
 		return err
 	}
-	if err := os.Remove(path + EnginesSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the file of LMCache's engines beside a segment: %w", err)
 	}
 	return nil

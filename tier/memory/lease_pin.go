@@ -171,7 +171,8 @@ func (x *lease) Held(keys []tier.Key) []tier.Placed {
 		case it == nil:
 			placed[i].Err = &objectError{key: k, kind: tier.ErrNotFound, cause: fmt.Errorf("lease %q does not have it", x.id)}
 		case it.res != nil:
-			placed[i] = tier.Placed{Object: it.object, Offset: offset(it.o.Handle(), it.object.Size), Err: &objectError{key: k, kind: tier.ErrPending}}
+			placed[i], _ = x.placed(it) // of a reservation there is no error
+			placed[i].Err = &objectError{key: k, kind: tier.ErrPending}
 		default:
 			placed[i], placed[i].Err = x.placed(it)
 		}

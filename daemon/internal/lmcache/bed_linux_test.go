@@ -1,6 +1,7 @@
 package lmcache
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -18,8 +19,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/tier"
@@ -35,6 +36,7 @@ type bed struct {
 	dir      string
 	mo       memory.Options
 	o        Options
+	grace    time.Duration
 	lower    []tier.Lower
 	level    *memory.Level
 	store    *tier.Store
@@ -50,7 +52,7 @@ func newBed(t testing.TB, change func(*bed)) *bed {
 	t.Helper()
 	b := &bed{TB: t, dir: t.TempDir()}
 	b.mo = memory.Options{Name: "pool", Dir: b.dir, Size: 1 << 20, MaxObjects: 1024, MaxLeases: 64, MaxPins: 4096}
-	b.o = Options{ChunkSize: 16, State: filepath.Join(b.dir, "pool.lmcache")}
+	b.o = Options{ChunkSize: 16, Dir: b.dir, State: filepath.Join(b.dir, "pool.lmcache")}
 	if change != nil {
 		change(b)
 	}
@@ -75,7 +77,7 @@ func (b *bed) start() {
 	b.store, err = tier.Open(context.Background(), tier.Options{Memory: b.level, Lower: b.lower})
 	require.NoError(b, err)
 	b.registry, err = registry.Open(registry.Options{
-		Store: b.store, Memory: b.level, Grace: time.Minute,
+		Store: b.store, Memory: b.level, Grace: cmp.Or(b.grace, time.Minute),
 		Limits: registry.Limits{Connections: 64, Sessions: 64, Leases: 64, Held: 1 << 20, Longest: time.Hour, Ordinary: time.Minute},
 	})
 	require.NoError(b, err)
@@ -146,7 +148,22 @@ type engine struct {
 // engine connects a client, which has called a service that tells its release.
 func (b *bed) engine(id string, r release) *engine {
 	b.Helper()
-	conn, err := grpc.NewClient("unix:"+b.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return b.engineAt("unix:"+b.socket, id, r)
+}
+
+// tcp listens for clients whose process is not known, and returns the address.
+func (b *bed) tcp() string {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	g := b.grpc
+	go func() { assert.NoError(b, g.Serve(l)) }()
+	return "passthrough:///" + l.Addr().String()
+}
+
+func (b *bed) engineAt(address, id string, r release) *engine {
+	b.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = conn.Close() })
 	e := &engine{bed: b, conn: conn, id: fmt.Sprintf("%-16s", id), release: r}

@@ -17,11 +17,14 @@ import (
 
 const bodyVersion = 1
 
+// bodyOverhead is more than a body has beside the bytes of its tensors, and more than a tensor has.
+const bodyOverhead = 256
+
 // appendBodies appends the objects of a load, which are in the order of their chunks.
 func appendBodies(b []byte, l []kv.Group, objects []object, placed []tier.Placed, from int) []byte {
-	size := 256
+	size := bodyOverhead
 	for _, p := range placed {
-		size += len(p.Bytes) + 128
+		size += len(p.Bytes) + bodyOverhead
 	}
 	b = slices.Grow(b, size)
 	b = msgp.AppendMapHeader(b, 2)

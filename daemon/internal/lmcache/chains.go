@@ -8,8 +8,12 @@ import (
 	"github.com/ringcache/ringcache/kv"
 )
 
-// maxChainTokens bounds the tokens of all chains that are kept: about 5 bytes of memory for each.
-const maxChainTokens = 4 << 20
+// maxChainTokens bounds the tokens of all chains that are kept: about 5 bytes of memory for each. A chain counts as
+// chainTokens more.
+const (
+	maxChainTokens = 4 << 20
+	chainTokens    = 256
+)
 
 // chains are the hashes of the requests that were asked about last. A look-up, a load and each store of a request come
 // with all its tokens again.
@@ -24,7 +28,7 @@ type chains struct {
 
 type chain struct {
 	request string
-	tokens  int
+	tokens  int // the most that it has had, for which it keeps the memory
 
 	mu    sync.Mutex // a call has it
 	chain *kv.Chain
@@ -64,6 +68,7 @@ func (c *chains) use(request string, tokens int) *chain {
 	}
 	c.recent.MoveToFront(e)
 	k := e.Value.(*chain)
+	tokens = max(k.tokens, tokens+chainTokens)
 	c.tokens += tokens - k.tokens
 	k.tokens = tokens
 	for c.tokens > maxChainTokens && c.recent.Back() != e {

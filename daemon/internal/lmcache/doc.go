@@ -29,5 +29,15 @@
 //
 // No call waits for a disk: a look-up is pending meanwhile, and is asked about again. No call of a worker is answered with
 // an error, which would end its engine: there is nothing to store, or nothing to load. A pickle is never read. An engine
-// that says nothing is a living one: nothing of it ends by silence but locks whose time has passed.
+// that says nothing is a living one: nothing of it ends by silence but locks whose time has passed. A level that hangs holds
+// up a look-up for half a minute: then what memory has is the answer.
+//
+// # Who finds nothing
+//
+// A load that fails may end its request, so a look-up finds nothing for workers that may be unable to load: those of 0.5.6
+// that can't map the segment, and those of which it is not known yet. It is known by /proc/PID/maps, or by what they have
+// written to the segment. It finds nothing either if workers disagree about their layout, or have groups that differ.
+//
+// Engines number their requests alike. The load of a worker ends locks of look-ups with the same request ID of its own
+// engine, as far as processes tell, and only those of the objects that it has loaded.
 package lmcache

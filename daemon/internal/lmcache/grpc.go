@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -19,28 +20,37 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
-	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 )
 
 // GRPC serves the protocol by gRPC.
 type GRPC struct {
 	s      *Server
 	server *grpc.Server
+	conns  *conns
 }
 
 // maxMessage bounds a message: the bytes of a step of an engine that can't map the segment. More than it ends the engine.
 const maxMessage = 1 << 30
 
+// maxCalls bounds the calls of a connection, each of which may bring a message: more of them wait at the client. Calls take
+// moments, but for those that wait for a status.
+const maxCalls = 64
+
+// handshake is how long a connection may say nothing at first.
+const handshake = 5 * time.Second
+
 // NewGRPC returns what serves s by gRPC.
 func NewGRPC(s *Server) *GRPC {
-	g := &GRPC{s: s}
+	g := &GRPC{s: s, conns: &conns{open: map[net.Conn]struct{}{}}}
 	g.server = grpc.NewServer(
-		grpc.Creds(&identifier{s: s}), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.Creds(&identifier{s: s, conns: g.conns}), grpc.ConnectionTimeout(handshake),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		// Clients ping as they like: an end of the connection for that would be a failed call.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.MaxConcurrentStreams(1024),
+		grpc.MaxConcurrentStreams(maxCalls),
 	)
 	for name, methods := range services {
 		desc := grpc.ServiceDesc{ServiceName: "lmcache.mp." + name, HandlerType: (*any)(nil)}
@@ -57,13 +67,17 @@ func (g *GRPC) Serve(l net.Listener) error { return g.server.Serve(l) }
 
 // Shutdown lets calls that are under way end, until ctx ends, and closes listeners and connections.
 func (g *GRPC) Shutdown(ctx context.Context) {
-	stop := context.AfterFunc(ctx, g.server.Stop)
+	stop := context.AfterFunc(ctx, func() {
+		g.conns.close() // Stop waits for those that have said nothing yet
+		g.server.Stop()
+	})
 	defer stop()
 	g.server.GracefulStop()
 }
 
 // caller is who has made a call.
 type caller struct {
+	ctx     context.Context //nolint:containedctx // of the call
 	conn    *connection
 	id      string // of the client
 	release release
@@ -108,13 +122,39 @@ func handler(service, name string, m method) grpc.MethodHandler {
 			return nil, status.Error(codes.FailedPrecondition, err.Error())
 		}
 		c.release = releaseOfService[service]
-		p, err := m.handle(g.s, c, q)
+		p, err := answer(g.s, name, m, c, q)
 		if err != nil {
 			g.s.refused(name, err)
 			return nil, status.Error(codeOf(err), err.Error())
 		}
 		return p, nil
 	}
+}
+
+// answer handles a call. A panic ends neither the daemon nor the engine.
+func answer(s *Server, name string, m method, c caller, q proto.Message) (p proto.Message, err error) {
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		s.log.Error("a call of an engine panicked", "call", name, "panic", r, "stack", string(debug.Stack()))
+		if p, err = nothing[name], nil; p == nil {
+			err = errors.New("lmcache: the server has a bug, which its log describes")
+		}
+	}()
+	return m.handle(s, c, q)
+}
+
+// nothing are the answers to calls whose error an engine does not survive, or takes for pending, when there is nothing to
+// store, to load or to find.
+var nothing = map[string]proto.Message{
+	"QueryPrefetchStatus": &mp.QueryPrefetchStatusResponse{ChunkCount: new(int64)},
+	"WaitPrefetchStatus":  &mp.WaitPrefetchStatusResponse{ChunkCount: new(int64)},
+	"PrepareStore":        &mp.PrepareStoreResponse{EncodedContext: appendContext(nil, nil, true, true)},
+	"CommitStore":         &mp.CommitStoreResponse{},
+	"PrepareRetrieve":     &mp.PrepareRetrieveResponse{},
+	"CommitRetrieve":      &mp.CommitRetrieveResponse{},
 }
 
 func codeOf(err error) codes.Code {
@@ -141,7 +181,7 @@ func callerOf(ctx context.Context) (caller, error) {
 	if len(ids) != 1 || len(ids[0]) != 16 {
 		return caller{}, fmt.Errorf("lmcache: the call has no metadata %s of 16 bytes, which LMCache 0.5.5 and later send", idHeader)
 	}
-	return caller{conn: conn.conn, id: hex.EncodeToString([]byte(ids[0]))}, nil
+	return caller{ctx: ctx, conn: conn.conn, id: hex.EncodeToString([]byte(ids[0]))}, nil
 }
 
 // services are what each service has.
@@ -184,12 +224,10 @@ var services = func() map[string]service {
 				return &mp.LookupResponse{}, s.lookUp(c, q.GetKey())
 			}),
 			"QueryPrefetchStatus": on(func(s *Server, c caller, q *mp.QueryPrefetchStatusRequest) (proto.Message, error) {
-				n, err := s.status(c, q.RequestId)
-				return &mp.QueryPrefetchStatusResponse{ChunkCount: n}, err
+				return &mp.QueryPrefetchStatusResponse{ChunkCount: s.status(c, q.RequestId)}, nil
 			}),
 			"WaitPrefetchStatus": on(func(s *Server, c caller, q *mp.WaitPrefetchStatusRequest) (proto.Message, error) {
-				n, err := s.waitForStatus(c, q.RequestId, q.Timeout)
-				return &mp.WaitPrefetchStatusResponse{ChunkCount: n}, err
+				return &mp.WaitPrefetchStatusResponse{ChunkCount: s.waitForStatus(c.ctx, c, q.RequestId, q.Timeout)}, nil
 			}),
 			"FreeLookupLocks": on(func(s *Server, c caller, q *mp.FreeLookupLocksRequest) (proto.Message, error) {
 				return &mp.FreeLookupLocksResponse{}, s.freeLocks(c, q)
@@ -230,7 +268,43 @@ var services = func() map[string]service {
 }()
 
 // identifier identifies the process of each connection, in place of a handshake.
-type identifier struct{ s *Server }
+type identifier struct {
+	s     *Server
+	conns *conns
+}
+
+// conns are the open connections, also those of which gRPC knows nothing yet.
+type conns struct {
+	mu     sync.Mutex
+	open   map[net.Conn]struct{}
+	closed bool
+}
+
+// add adds a connection, if there may be one more.
+func (c *conns) add(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.open[conn] = struct{}{}
+	}
+	return !c.closed
+}
+
+func (c *conns) remove(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, conn)
+}
+
+// close closes all connections, also those that are still to come.
+func (c *conns) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for conn := range c.open {
+		_ = conn.Close() // its owner notices
+	}
+}
 
 // identified is what gRPC knows of a connection.
 type identified struct {
@@ -253,9 +327,16 @@ func (i *identifier) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 		i.s.refused("connect", err)
 		return nil, nil, err
 	}
+	if !i.conns.add(raw) {
+		client.Leave()
+		return nil, nil, net.ErrClosed
+	}
 	conn := &connection{client: client, process: client.Process()}
 	info := &identified{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, conn: conn}
-	return &watchedConn{Conn: raw, closed: func() { i.s.closed(conn) }}, info, nil
+	return &watchedConn{Conn: raw, closed: func() {
+		i.conns.remove(raw)
+		i.s.closed(conn)
+	}}, info, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials; there are no clients here.
@@ -269,7 +350,7 @@ func (*identifier) Info() credentials.ProtocolInfo {
 }
 
 // Clone implements credentials.TransportCredentials.
-func (i *identifier) Clone() credentials.TransportCredentials { return &identifier{i.s} }
+func (i *identifier) Clone() credentials.TransportCredentials { return &identifier{i.s, i.conns} }
 
 // OverrideServerName implements credentials.TransportCredentials.
 func (*identifier) OverrideServerName(string) error { return nil }

@@ -1,21 +1,25 @@
 package lmcache
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
+	"github.com/ringcache/ringcache/daemon/internal/process"
+	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/kv"
 )
 
 // maxInstances bounds the registered workers.
-const maxInstances = 4096
+const maxInstances = 1024
 
 // register registers a worker, and returns where it finds the chunks: no name if not in shared memory.
 func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextRequest) (name string, bytes int64, err error) {
@@ -25,7 +29,7 @@ func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextReq
 	}
 	defer c.mu.Unlock()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	size, err := s.settleChunk(1)
 	var layout kv.Layout
 	if err == nil {
@@ -34,27 +38,33 @@ func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextReq
 	if err != nil {
 		return "", 0, err
 	}
+	if s.o.Bodies && c.version != since057 {
+		return "", 0, fmt.Errorf("lmcache: this server is configured to send bytes within messages, and the engine's LMCache sends those as a pickle only; use LMCache 0.5.7, or shared memory: %w", fs.ErrInvalid)
+	}
 	i := &instance{
-		Layout: layout, Worker: allWorkers, Process: by.conn.process, Parent: parentOf(by.conn.process.PID),
+		Layout: layout, Worker: allWorkers, Client: c.id, Process: by.conn.process, Parent: parentOf(by.conn.process.PID),
 		Inline: s.o.Bodies,
 	}
 	key := instanceID(q.InstanceId)
-	if before := s.state.Instances[key]; before != nil && before.Layout.Model == layout.Model && before.Layout.World == layout.World {
-		i.Worker = before.Worker
-	} else if before == nil && len(s.state.Instances) >= maxInstances && !s.forgetInstance() {
+	before := s.state.Instances[key]
+	if before == nil && len(s.state.Instances) >= maxInstances && !s.forgetInstance() {
 		return "", 0, fmt.Errorf("lmcache: %d workers are registered, and no more can be: end some engines", len(s.state.Instances))
+	}
+	if before != nil && before.Layout.Model == layout.Model && before.Layout.World == layout.World {
+		i.Worker = before.Worker
+	}
+	// It registers again after each failed heartbeat, and has mapped the segment or not as before.
+	if before != nil && before.Process == i.Process && before.Client == i.Client {
+		i.Inline, i.Mapped = i.Inline || before.Inline, before.Mapped
 	}
 	if layout.World == 1 {
 		i.Worker = 0
 	}
 	s.state.Instances[key] = i
 	delete(s.asked, q.InstanceId)
-	s.saveState()
+	s.dirty = true
 	s.log.Info("a worker was registered", "model", layout.Model, "workers", layout.World, "pid", by.conn.process.PID, "client", c.version.String(), "bytes", layout.Groups[0].Bytes())
 	if s.o.Bodies {
-		if c.version != since057 {
-			return "", 0, fmt.Errorf("lmcache: this server is configured to send bytes within messages, and the engine's LMCache sends those as a pickle only; use LMCache 0.5.7, or shared memory: %w", fs.ErrInvalid)
-		}
 		return "", 0, nil
 	}
 	return s.o.Segment.Name, s.o.Segment.Size, nil
@@ -62,26 +72,48 @@ func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextReq
 
 func instanceID(id int64) string { return strconv.FormatInt(id, 10) }
 
-// forgetInstance makes room for one worker more: one goes whose process has ended. The caller has the lock.
+// forgetInstance makes room for one worker more: those go whose process has ended; or else one that has no connection,
+// which registers again if it lives. The caller has the lock.
 func (s *Server) forgetInstance() bool {
+	if s.forgetDead() {
+		return true
+	}
 	for id, i := range s.state.Instances {
-		p, err := process.Open(i.Process)
-		if err != nil {
+		if !s.connected(i) {
 			delete(s.state.Instances, id)
 			return true
 		}
-		p.Close()
 	}
 	return false
+}
+
+// forgetDead forgets the workers whose process has ended, and reports whether there were some. The caller has the lock.
+func (s *Server) forgetDead() bool {
+	before := len(s.state.Instances)
+	maps.DeleteFunc(s.state.Instances, func(_ string, i *instance) bool {
+		p, err := process.Open(i.Process)
+		if err != nil {
+			return errors.Is(err, process.ErrDead)
+		}
+		p.Close()
+		return false
+	})
+	return len(s.state.Instances) < before
+}
+
+// connected reports whether a worker's client has a connection. The caller has the lock.
+func (s *Server) connected(i *instance) bool {
+	c := s.served[i.Client]
+	return c != nil && c.connected
 }
 
 // unregister ends the registration of a worker.
 func (s *Server) unregister(id int64) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if key := instanceID(id); s.state.Instances[key] != nil {
 		delete(s.state.Instances, key)
-		s.saveState()
+		s.dirty = true
 	}
 }
 
@@ -106,71 +138,172 @@ func (s *Server) ping(id *int64) bool {
 // workerOf returns the instance of a worker whose call has a key, a copy; nil if it is not registered so.
 func (s *Server) workerOf(id int64, key rangeKey) *instance {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	i := s.state.Instances[instanceID(id)]
 	if i == nil || i.Layout.Model != key.model || i.Layout.World != key.world || key.worker == allWorkers {
 		return nil
 	}
 	if i.Worker != key.worker {
 		i.Worker = key.worker
-		s.saveState()
+		s.dirty = true
+	}
+	if !i.Inline && !i.Mapped {
+		s.examine(i)
 	}
 	found := *i
 	return &found
 }
 
-// setInline notes that a worker has sent bytes within a message.
+// setInline notes that a worker has bytes within messages.
 func (s *Server) setInline(id int64) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := s.state.Instances[instanceID(id)]; i != nil && !i.Inline {
-		i.Inline = true
-		s.saveState()
-		s.log.Warn("a worker can't map the segment, so its bytes come and go within messages, which is slower: it has another /dev/shm, or is another user", "pid", i.Process.PID)
+	defer s.unlock()
+	if i := s.state.Instances[instanceID(id)]; i != nil {
+		s.inline(i)
 	}
 }
 
-// layoutsOf returns the layouts of the workers of the scheduler's engine; nil if they are not known, or in doubt. A
-// scheduler does not say which workers are its own: they are those of its model, in its process or in children of it, if
-// there are such.
+// inline notes that a worker can't map the segment. The caller has the lock.
+func (s *Server) inline(i *instance) {
+	if i.Inline {
+		return
+	}
+	i.Inline, i.Mapped = true, false
+	s.dirty = true
+	s.log.Warn("a worker can't map the segment, so its bytes come and go within messages, which is slower: it has another /dev/shm, or is another user", "pid", i.Process.PID)
+}
+
+// setMapped notes that a worker has written to the segment.
+func (s *Server) setMapped(id int64) {
+	s.mu.Lock()
+	defer s.unlock()
+	if i := s.state.Instances[instanceID(id)]; i != nil && !i.Mapped && !i.Inline {
+		i.Mapped, s.dirty = true, true
+	}
+}
+
+// loads reports whether a worker can load what a look-up finds: a load that fails may end the request. One that never
+// loads stores all the same, which shows that it maps the segment. The caller has the lock.
+func (s *Server) loads(i *instance) bool {
+	if !i.Inline && !i.Mapped {
+		s.examine(i)
+	}
+	if i.Inline {
+		return s.state.Clients[i.Client] == since057.String()
+	}
+	return i.Mapped
+}
+
+// examine finds out whether a worker maps the segment, if its process is known. It maps it at once when it has been
+// answered. The caller has the lock.
+func (s *Server) examine(i *instance) {
+	now := time.Now()
+	if s.segment == "" || now.Sub(i.examined) < time.Second {
+		return
+	}
+	i.examined = now
+	p, err := process.Open(i.Process)
+	if err != nil {
+		return
+	}
+	defer p.Close()
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(i.Process.PID) + "/maps")
+	if err == nil && mapped(string(b), func(file, _ string) bool { return file == s.segment }) != "" {
+		i.Mapped, s.dirty = true, true
+	}
+}
+
+// segmentOf returns what maps calls the file of a segment, empty if that is not known. It maps the file: this process may
+// have mapped it before it had its name.
+func segmentOf(path string) string {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	m, err := shmfile.Map(f, int64(os.Getpagesize()), false)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = shmfile.Unmap(m) }()
+	b, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return ""
+	}
+	return mapped(string(b), func(_, at string) bool { return at == path })
+}
+
+// mapped returns the device and inode of the first file of a /proc/PID/maps that is wanted, empty if there is none. What
+// they are is compared only with other lines of maps: of some filesystems stat says otherwise.
+func mapped(maps string, wanted func(file, path string) bool) string {
+	for line := range strings.Lines(maps) {
+		fields := strings.Fields(line) // range, rights, offset, device, inode, path
+		if len(fields) < 6 {
+			continue
+		}
+		if file := fields[3] + " " + fields[4]; wanted(file, fields[5]) {
+			return file
+		}
+	}
+	return ""
+}
+
+// layoutsOf returns the layouts of the workers of the scheduler's engine; nil if they are not known, or in doubt, or if a
+// worker may be unable to load. A scheduler does not say which workers are its own: they are those of its model, in its
+// process or in children of it, if there are such; or else those that are connected, if there are such.
 func (s *Server) layoutsOf(key rangeKey, conn *connection) []kv.Layout {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	var own, all []*instance
+	defer s.unlock()
+	out := s.layouts(key, conn)
+	if out == nil && s.forgetDead() { // they may have been what was in doubt
+		s.dirty = true
+		out = s.layouts(key, conn)
+	}
+	return out
+}
+
+func (s *Server) layouts(key rangeKey, conn *connection) []kv.Layout {
+	var own, connected, all []*instance
 	for _, id := range slices.Sorted(maps.Keys(s.state.Instances)) {
 		i := s.state.Instances[id]
 		if i.Layout.Model != key.model || i.Layout.World != key.world {
 			continue
 		}
 		all = append(all, i)
-		if pid := conn.process.PID; pid != 0 && (i.Process.PID == pid || i.Parent == pid) {
+		if s.connected(i) {
+			connected = append(connected, i)
+		}
+		if scheduler := conn.process; scheduler.Known() && (i.Process == scheduler || i.Process.Namespace == scheduler.Namespace && i.Parent == scheduler.PID) {
 			own = append(own, i)
 		}
 	}
-	if len(own) > 0 {
+	switch {
+	case len(own) > 0:
 		all = own
-	}
-	if len(all) == 0 {
+	case len(connected) > 0:
+		all = connected
+	case len(all) == 0:
 		return nil
 	}
 	out := make([]kv.Layout, key.world)
 	for w := range out {
-		for _, i := range all {
-			if i.Worker != w && i.Worker != allWorkers {
-				continue
-			}
-			if len(out[w].Groups) > 0 && !equal(out[w], i.Layout) {
+		found := slices.DeleteFunc(slices.Clone(all), func(i *instance) bool { return i.Worker != w && i.Worker != allWorkers })
+		if len(found) == 0 { // nobody has called as this worker yet: it is as all others are
+			found = all
+		}
+		for _, i := range found {
+			if !equal(i.Layout, found[0].Layout) || !s.loads(i) {
 				return nil
 			}
-			out[w] = i.Layout
 		}
-		if len(out[w].Groups) == 0 { // nobody has called as this worker yet: it is as all others are
-			for _, i := range all {
-				if !equal(i.Layout, all[0].Layout) {
-					return nil
-				}
-			}
-			out[w] = all[0].Layout
+		out[w] = found[0].Layout
+		// The prefix that all have is of the same groups.
+		if !slices.EqualFunc(out[w].Groups, out[0].Groups, func(a, b kv.Group) bool { return a.Window == b.Window }) {
+			return nil
 		}
 	}
 	return out

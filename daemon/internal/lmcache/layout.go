@@ -49,9 +49,9 @@ const maxGroups = 64
 // bounded is a number of a message as an int; what is out of every bound stays so.
 func bounded(n int64) int { return int(max(-1, min(n, 1<<40))) }
 
-// needs reports whether a prefix of n chunks needs the object of a group and a chunk.
-func needs(g kv.Group, chunk, n int) bool {
-	return chunk < n && (g.Window == 0 || chunk >= n-g.Window)
+// needs reports whether a prefix of n chunks needs the object of a chunk, of a group with a window.
+func needs(window, chunk, n int) bool {
+	return chunk < n && (window == 0 || chunk >= n-window)
 }
 
 // spacesOf returns the spaces of the groups of a worker.

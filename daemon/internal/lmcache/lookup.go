@@ -1,14 +1,18 @@
 package lmcache
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/tier"
 )
@@ -18,14 +22,26 @@ import (
 type lookup struct {
 	lease    string
 	from, to int        // chunks that were asked for
-	workers  [][]object // for each worker, the objects of those chunks, in the order of the chunks
-	// left is how many reads of an object are still to come, for each worker and object; 0 is not pinned.
+	names    []string   // of these chunks, or of those that were found, from the first one on
+	spaces   [][]string // of the groups, for each worker
+	windows  []int      // of the groups
+	// left is how many reads of an object are still to come, for each worker and its objects, chunk by chunk and in these
+	// group by group; 0 is not pinned.
 	left    [][]uint8
-	layouts []kv.Layout // of the workers
-	pending bool        // lower levels are being asked
-	answer  int         // chunks, counted from 0, if it is not pending
+	begun   time.Time
+	pending bool // lower levels are being asked
+	answer  int  // chunks, counted from 0, if it is not pending
 	readers uint8
 }
+
+// key returns the key of an object of a worker.
+func (l *lookup) key(worker, i int) tier.Key {
+	groups := len(l.windows)
+	return tier.Key{Space: l.spaces[worker][i%groups], Name: l.names[i/groups]}
+}
+
+// chunk returns which chunk an object is of.
+func (l *lookup) chunk(i int) int { return l.from + i/len(l.windows) }
 
 // object is an object of a chunk: of one group.
 type object struct {
@@ -63,22 +79,26 @@ func (s *Server) lookUp(by caller, k *mp.IpcCacheServerKey) error {
 		return err
 	}
 	defer c.mu.Unlock()
-	req := c.requests[k.GetRequestId()]
-	if req == nil {
-		req = &request{}
-	}
 	key, err := parseKey(k, s.releaseOf(c))
 	if err == nil {
-		c.requests[key.request] = req
-		s.own(key.request, c)
+		req := c.requests[key.request]
+		if req == nil {
+			req = &request{}
+			c.requests[key.request] = req
+			s.own(key.request, c)
+		}
 		if s.releaseOf(c) == since056 { // it means what it says last
 			c.drop(req)
 		}
+		c.forgetDone(req)
 		var l *lookup
 		if l, err = s.newLookup(c, key); err == nil {
 			req.add(l)
 			return nil
 		}
+	}
+	if req := c.requests[k.GetRequestId()]; req != nil {
+		req.add(&lookup{}) // what an earlier one has found is no answer to this one
 	}
 	s.refused("Lookup", err)
 	if errors.Is(err, errUndecided) {
@@ -98,34 +118,64 @@ func (s *Server) releaseOf(c *client) release {
 func (s *Server) own(request string, c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.owners[request] = c
+	if s.owners[request] == nil {
+		s.owners[request] = map[*client]struct{}{}
+	}
+	s.owners[request][c] = struct{}{}
 }
+
+// disown forgets that a client has look-ups of a request.
+func (s *Server) disown(request string, c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.owners[request], c)
+	if len(s.owners[request]) == 0 {
+		delete(s.owners, request)
+	}
+}
+
+// maxObjects bounds the objects of a look-up, of all workers, and maxOpen the look-ups of a request.
+const (
+	maxObjects = 1 << 20
+	maxOpen    = 64
+)
 
 // newLookup looks up what a key is about. The caller has c.mu.
 func (s *Server) newLookup(c *client, key rangeKey) (*lookup, error) {
 	size := s.chunkSize()
-	l := &lookup{from: key.from / size, to: key.to / size, readers: uint8(key.readers)}
+	l := &lookup{from: key.from / size, to: key.to / size, readers: uint8(key.readers), begun: time.Now()}
 	l.answer = l.from
 	if key.skipLoad {
 		l.answer = 0
 		return l, nil
 	}
-	l.layouts = s.layoutsOf(key, c.conn)
-	if l.layouts == nil || l.from == l.to {
+	layouts := s.layoutsOf(key, c.conn)
+	if layouts == nil || l.from == l.to {
 		return l, nil
 	}
-	chunks, err := s.chains.names(key.request, key.tokens, l.from, l.to)
-	if err != nil {
+	for _, g := range layouts[0].Groups {
+		l.windows = append(l.windows, g.Window)
+	}
+	objects := (l.to - l.from) * len(l.windows)
+	switch {
+	case objects*len(layouts) > maxObjects:
+		s.refused("Lookup", fmt.Errorf("lmcache: %d chunks of %d workers and %d groups are asked for, and %d objects are the most: %w",
+			l.to-l.from, len(layouts), len(l.windows), maxObjects, fs.ErrInvalid))
+		return l, nil
+	case len(c.requests[key.request].lookups) >= maxOpen:
+		return nil, fmt.Errorf("lmcache: a request has %d look-ups that are not done: %w", maxOpen, fs.ErrInvalid)
+	}
+	var err error
+	if l.names, err = s.chains.names(key.request, key.tokens, l.from, l.to); err != nil {
 		return nil, err
 	}
-	for worker, layout := range l.layouts {
+	for worker, layout := range layouts {
 		spaces, err := spacesOf(layout, worker, key.salt)
 		if err != nil {
 			return nil, err
 		}
-		objects := objectsOf(spaces, chunks, l.from)
-		l.workers = append(l.workers, objects)
-		l.left = append(l.left, make([]uint8, len(objects)))
+		l.spaces = append(l.spaces, spaces)
+		l.left = append(l.left, make([]uint8, objects))
 	}
 	l.lease = c.freeLease(key.request)
 	s.pin(c, l)
@@ -147,57 +197,62 @@ func (r *request) add(l *lookup) { r.lookups = append(r.lookups, l) }
 // pin pins what a look-up finds, as far as every worker has it, and decides whether that is the answer. The caller has
 // c.mu.
 func (s *Server) pin(c *client, l *lookup) {
-	windows := make([]int, len(l.layouts[0].Groups))
-	for g := range windows {
-		windows[g] = l.layouts[0].Groups[g].Window
-	}
-	pending := map[[2]int][]bool{} // by group and worker
-	exists := func(group, worker, first int, found []bool) error {
-		var places []int
-		var keys []tier.Key
-		for i, o := range l.workers[worker] {
-			if o.group == group && o.chunk < first+len(found) {
-				places, keys = append(places, i), append(keys, o.key)
-			}
+	groups := len(l.windows)
+	longest, err := kv.LongestPrefix(l.windows, len(l.spaces), l.from, l.to, func(group, worker, _ int, found []bool) error {
+		keys := make([]tier.Key, len(found))
+		for i := range keys {
+			keys[i] = l.key(worker, i*groups+group)
 		}
-		placed, err := c.session.Pin(l.lease, keys, s.o.Lock, windows[group] == 0)
-		waits := make([]bool, len(found))
+		placed, err := c.session.Pin(l.lease, keys, s.o.Lock, l.windows[group] == 0)
 		for i, p := range placed {
-			if found[i] = p.Err == nil; found[i] {
-				l.left[worker][places[i]] = l.readers
+			if p.Err == nil {
+				l.left[worker][i*groups+group] = l.readers
 			}
-			waits[i] = errors.Is(p.Err, tier.ErrPending) && !errors.Is(p.Err, tier.ErrReserved)
+			// What is being fetched counts as there: otherwise the other workers would not be asked, and theirs not fetched.
+			found[i] = p.Err == nil || errors.Is(p.Err, tier.ErrPending) && !errors.Is(p.Err, tier.ErrReserved)
 		}
-		pending[[2]int{group, worker}] = waits
 		return err
+	})
+	n := l.from
+	if err == nil {
+		n, err = kv.LongestPrefix(l.windows, len(l.spaces), l.from, l.to, func(group, worker, _ int, found []bool) error {
+			for i := range found {
+				found[i] = l.left[worker][i*groups+group] > 0
+			}
+			return nil
+		})
 	}
-	n, err := kv.LongestPrefix(windows, len(l.workers), l.from, l.to, exists)
 	if err != nil {
 		s.refused("Lookup", err)
-		n = l.from
+		longest, n = l.from, l.from
 	}
-	// It is pending if it may become longer when what is pending is there.
-	if l.pending = err == nil && n < l.to && s.mayGrow(l, windows, pending, n); l.pending {
+	late := time.Since(l.begun) > s.patience
+	if l.pending = longest > n && !late; l.pending {
 		return
 	}
-	l.answer = n
-	for w, objects := range l.workers {
-		groups := l.layouts[w].Groups
-		c.unpin(l, w, func(i int) bool { o := objects[i]; return !needs(groups[o.group], o.chunk, n) }, l.readers)
-	}
+	s.decide(c, l, n, longest > n)
 }
 
-// mayGrow reports whether a prefix of n chunks would be longer with all that is pending.
-func (s *Server) mayGrow(l *lookup, windows []int, pending map[[2]int][]bool, n int) bool {
-	longer, err := kv.LongestPrefix(windows, len(l.workers), l.from, l.to, func(group, worker, first int, found []bool) error {
-		waits := pending[[2]int{group, worker}]
-		for i := range found {
-			at := i*len(windows) + group
-			found[i] = l.left[worker][at] > 0 || i < len(waits) && waits[i]
+// decide makes n chunks the answer of a look-up, and gives up what is not part of it: what is pending, too, with giveUp.
+func (s *Server) decide(c *client, l *lookup, n int, giveUp bool) {
+	l.answer = n
+	groups := len(l.windows)
+	for w, left := range l.left {
+		var rest []tier.Key
+		for i := range left {
+			if left[i] == 0 && giveUp {
+				rest = append(rest, l.key(w, i))
+			}
 		}
-		return nil
-	})
-	return err == nil && longer > n
+		c.unpin(l, w, func(i int) bool { return !needs(l.windows[i%groups], l.chunk(i), n) }, l.readers)
+		if len(rest) > 0 {
+			_ = c.session.Unpin(l.lease, rest) // it fails if all leases have ended
+		}
+		l.left[w] = slices.Clone(left[:(n-l.from)*groups])
+	}
+	objects := int64(len(l.spaces) * groups)
+	c.session.Count(l.spaces[0][0], registry.Use{Hits: int64(n-l.from) * objects, Misses: int64(l.to-n) * objects}, false)
+	l.names = slices.Clone(l.names[:n-l.from])
 }
 
 func keysOf(objects []object) []tier.Key {
@@ -212,13 +267,13 @@ func keysOf(objects []object) []tier.Key {
 // has c.mu.
 func (c *client) unpin(l *lookup, worker int, which func(i int) bool, reads uint8) {
 	var keys []tier.Key
-	for i, o := range l.workers[worker] {
-		if l.left[worker][i] == 0 || !which(i) {
+	for i, left := range l.left[worker] {
+		if left == 0 || !which(i) {
 			continue
 		}
-		l.left[worker][i] -= min(reads, l.left[worker][i])
+		l.left[worker][i] -= min(reads, left)
 		if l.left[worker][i] == 0 {
-			keys = append(keys, o.key)
+			keys = append(keys, l.key(worker, i))
 		}
 	}
 	if len(keys) > 0 && c.session != nil {
@@ -227,36 +282,42 @@ func (c *client) unpin(l *lookup, worker int, which func(i int) bool, reads uint
 }
 
 // status returns the chunks that a request has found, counted from 0; nil while lower levels are being asked. Of an
-// unknown request it is 0.
-func (s *Server) status(by caller, requestID string) (*int64, error) {
+// unknown request it is 0, and so it is when the client is refused: an engine takes an error for pending, and asks for ever.
+func (s *Server) status(by caller, requestID string) *int64 {
+	found := int64(0)
 	c, err := s.clientOf(by)
 	if err != nil {
-		return nil, err
+		s.refused("QueryPrefetchStatus", err)
+		return &found
 	}
 	defer c.mu.Unlock()
-	found := int64(0)
 	if req := c.requests[requestID]; req != nil && len(req.lookups) > 0 {
 		l := req.lookups[len(req.lookups)-1]
 		if l.pending {
 			s.pin(c, l)
 		}
 		if l.pending {
-			return nil, nil
+			return nil
 		}
 		found = int64(l.answer)
 	}
-	return &found, nil
+	return &found
 }
 
 // waitForStatus is status, and asks again until lower levels have answered, for some seconds at most.
-func (s *Server) waitForStatus(by caller, requestID string, seconds float64) (*int64, error) {
-	end := time.Now().Add(time.Duration(max(0, min(seconds, maxWait.Seconds())) * float64(time.Second)))
+func (s *Server) waitForStatus(ctx context.Context, by caller, requestID string, seconds float64) *int64 {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(max(0, min(seconds, maxWait.Seconds()))*float64(time.Second)))
+	defer cancel()
 	for {
-		n, err := s.status(by, requestID)
-		if n != nil || err != nil || !time.Now().Before(end) {
-			return n, err
+		n := s.status(by, requestID)
+		if n != nil {
+			return n
 		}
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 }
 
@@ -277,33 +338,39 @@ func (s *Server) freeLocks(by caller, q *mp.FreeLookupLocksRequest) error {
 	}
 	size := int64(s.chunkSize())
 	for _, t := range append(q.GetExtraRanges(), &mp.TokenRange{Start: k.GetStart(), End: k.GetEnd()}) {
-		c.free(req, allWorkers, t.GetStart()/size, t.GetEnd()/size, 0)
+		from, to := t.GetStart()/size, t.GetEnd()/size
+		c.free(req, map[freed]bool{}, 0, func(l *lookup, _, i int) bool {
+			n := int64(l.chunk(i))
+			return n >= from && n < to
+		})
 	}
-	c.forgetDone(k.GetRequestId(), req)
+	c.forgetDone(req)
 	return nil
 }
 
-// free ends one look-up of each chunk of [from, to), of one worker or all: that of the oldest that has it still. reads are
-// how many reads were done, 0 all.
-func (c *client) free(req *request, worker int, from, to int64, reads uint8) {
-	done := map[[2]int]bool{} // worker and object
+// freed is an object of which a read was ended already.
+type freed struct {
+	worker int
+	key    tier.Key
+}
+
+// free ends one look-up of each object that which chooses and that is not in done: that of the oldest that has it still.
+// reads are how many reads were done, 0 all.
+func (c *client) free(req *request, done map[freed]bool, reads uint8, which func(l *lookup, worker, i int) bool) {
 	for _, l := range req.lookups {
-		for w := range l.workers {
-			if worker != allWorkers && w != worker {
-				continue
-			}
-			n := reads
-			if n == 0 {
-				n = l.readers
-			}
+		n := reads
+		if n == 0 {
+			n = l.readers
+		}
+		for w := range l.left {
 			c.unpin(l, w, func(i int) bool {
-				o := l.workers[w][i]
-				at := [2]int{w, o.chunk<<8 | o.group}
-				if int64(o.chunk) < from || int64(o.chunk) >= to || done[at] {
+				if !which(l, w, i) {
 					return false
 				}
+				at := freed{w, l.key(w, i)}
+				was := done[at]
 				done[at] = true
-				return true
+				return !was
 			}, n)
 		}
 	}
@@ -311,7 +378,7 @@ func (c *client) free(req *request, worker int, from, to int64, reads uint8) {
 
 // forgetDone forgets the look-ups of a request of which nothing is pinned any more, but for the last one, whose answer
 // may still be asked for.
-func (c *client) forgetDone(id string, req *request) {
+func (c *client) forgetDone(req *request) {
 	last := len(req.lookups) - 1
 	at := -1
 	req.lookups = slices.DeleteFunc(req.lookups, func(l *lookup) bool {
@@ -357,10 +424,6 @@ func (s *Server) endSession(by caller, requestID string) error {
 		c.release(leases...)
 	}
 	s.forgetChain(requestID)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.owners[requestID] == c {
-		delete(s.owners, requestID)
-	}
+	s.disown(requestID, c)
 	return nil
 }

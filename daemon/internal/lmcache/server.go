@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -21,6 +22,7 @@ import (
 type Options struct {
 	Registry *registry.Registry
 	Segment  tier.Segment // of the memory level of the registry's store
+	Dir      string       // of the segment
 	// ChunkSize is how many tokens a chunk has, at least: the first engine of 0.5.7 makes it a multiple of its blocks. 0 is
 	// 256.
 	ChunkSize int
@@ -42,16 +44,26 @@ type Server struct {
 	o   Options
 	log *slog.Logger
 
+	patience   time.Duration // for lower levels
+	maxMessage int
+	segment    string // see segmentOf
+
 	odd  loglimit.Limit // calls that are refused
 	save loglimit.Limit // failures to write the file
 
+	saving sync.Mutex // a goroutine that writes the file has it
+
 	mu     sync.Mutex // guards what follows, for moments
 	state  state
-	served map[string]*client // by ID: with a connection, or with look-ups
-	owners map[string]*client // by request: whose look-ups a worker's load ends
+	dirty  bool                            // the file is older than state
+	served map[string]*client              // by ID: with a connection, or with look-ups
+	owners map[string]map[*client]struct{} // by request: whose look-ups a worker's load may end
 	chains *chains
 	asked  map[int64]bool // unknown workers that were told so by a Ping
 }
+
+// maxPending is how long a look-up is pending: a level that hangs is no reason to wait for ever.
+const maxPending = 30 * time.Second
 
 // protocol is the name of the protocol in the registry.
 const protocol = "lmcache"
@@ -67,13 +79,20 @@ func NewServer(o Options) (*Server, error) {
 	if o.Lock == 0 {
 		o.Lock = 5 * time.Minute
 	}
-	s := &Server{o: o, log: o.Logger, served: map[string]*client{}, owners: map[string]*client{}, asked: map[int64]bool{}}
+	s := &Server{o: o, log: o.Logger, served: map[string]*client{}, owners: map[string]map[*client]struct{}{}, asked: map[int64]bool{}, patience: maxPending, maxMessage: maxMessage}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
+	}
+	if o.Dir != "" {
+		s.segment = segmentOf(filepath.Join(o.Dir, o.Segment.Name))
 	}
 	var err error
 	if s.state, err = loadState(o.State, o.Segment.Generation); err != nil {
 		s.log.Warn("the registrations of engines are lost", "error", err)
+	}
+	maps.DeleteFunc(s.state.Instances, func(_ string, i *instance) bool { return i.Layout.Engine != o.Engine })
+	if s.state.Minimum != o.ChunkSize { // registrations are for chunks of a size
+		s.state.Minimum, s.state.Chunk, s.state.Instances = o.ChunkSize, 0, map[string]*instance{}
 	}
 	if s.state.Chunk != 0 && (kv.Scheme{ChunkTokens: s.state.Chunk}).Validate() != nil {
 		s.state.Chunk = 0
@@ -81,9 +100,31 @@ func NewServer(o Options) (*Server, error) {
 	return s, nil
 }
 
-// saveState writes the file. The caller has the lock.
+// unlock gives the lock back, and writes the file if that is older. When unlock returns it is written.
+func (s *Server) unlock() {
+	dirty := s.dirty
+	s.mu.Unlock()
+	if dirty {
+		s.saveState()
+	}
+}
+
+// saveState writes the file, while others may have the lock.
 func (s *Server) saveState() {
-	if err := s.state.save(s.o.State); err != nil {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	s.mu.Lock()
+	b, err := s.state.marshal()
+	dirty := s.dirty
+	s.dirty = false
+	s.mu.Unlock()
+	if !dirty { // another call has written it
+		return
+	}
+	if err == nil {
+		err = writeState(s.o.State, b)
+	}
+	if err != nil {
 		s.save.Warn(s.log, "what outlives the daemon can't be written: engines have to register again after a restart", "file", s.o.State, "error", err)
 	}
 }
@@ -91,7 +132,7 @@ func (s *Server) saveState() {
 // chunkSize returns the tokens of a chunk, and settles them.
 func (s *Server) chunkSize() int {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	n, _ := s.settleChunk(1) // one token is a block of every size
 	return n
 }
@@ -105,7 +146,7 @@ func (s *Server) settleChunk(block int) (int, error) {
 			return 0, err
 		}
 		s.state.Chunk = n
-		s.saveState()
+		s.dirty = true
 	}
 	if s.chains == nil {
 		var err error
@@ -119,7 +160,7 @@ func (s *Server) settleChunk(block int) (int, error) {
 // negotiateChunkSize returns the tokens of a chunk for an engine whose blocks have so many.
 func (s *Server) negotiateChunkSize(block int64) (int, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	n, err := s.settleChunk(bounded(block))
 	if err == nil && (block < 1 || int64(n)%block != 0) {
 		err = fmt.Errorf("chunks have %d tokens, which is no multiple of the %d of the engine's blocks; "+
@@ -133,13 +174,18 @@ func (s *Server) negotiateChunkSize(block int64) (int, error) {
 
 // client is one client of LMCache: the scheduler of an engine, or a worker.
 type client struct {
-	id      string
-	version release // guarded by the lock of the server
+	id string
+
+	// Guarded by the lock of the server.
+	version   release
+	connected bool
+	process   process.ID // of the last connection
 
 	mu       sync.Mutex        // a call on the session has it, and it guards what follows
 	session  *registry.Session // nil without a connection
 	conn     *connection
-	left     time.Time           // when it had its last connection
+	left     time.Time // when it had its last connection
+	swept    time.Time
 	removed  bool                // from the server
 	requests map[string]*request // whose look-ups this client has made
 	stores   map[string]*store   // by lease
@@ -147,6 +193,24 @@ type client struct {
 
 // request has the look-ups of a request of an engine.
 type request struct{ lookups []*lookup }
+
+// sweep forgets what has ended by time: an engine that takes the server for unhealthy does not say that a request has
+// ended. The caller has c.mu.
+func (s *Server) sweep(c *client) {
+	now := time.Now()
+	if now.Sub(c.swept) < s.o.Lock/8 {
+		return
+	}
+	c.swept = now
+	for id, req := range c.requests {
+		if !slices.ContainsFunc(req.lookups, func(l *lookup) bool { return now.Sub(l.begun) < s.o.Lock+s.patience }) {
+			c.drop(req)
+			delete(c.requests, id)
+			s.disown(id, c)
+		}
+	}
+	maps.DeleteFunc(c.stores, func(_ string, st *store) bool { return now.Sub(st.at) > s.o.Lock })
+}
 
 // release ends leases. What is not there is skipped. The caller has c.mu.
 func (c *client) release(names ...string) {
@@ -175,25 +239,72 @@ func (s *Server) clientOf(by caller) (*client, error) {
 			continue
 		}
 		if c.conn == by.conn {
+			s.sweep(c)
 			return c, nil
 		}
 		session, err := s.o.Registry.Join(by.conn.client, protocol, by.id, "lmcache "+strconv.Itoa(by.conn.process.PID), func() {})
 		if err != nil {
+			s.removeUnused(c)
 			c.mu.Unlock()
 			return nil, err
 		}
 		c.session, c.conn = session, by.conn
+		s.setConnection(c, by.conn.process, true)
 		return c, nil
 	}
 }
 
-// note notes the release of a client, by the service that it calls.
-func (s *Server) note(by caller) { s.serve(by.id, by.release) }
+// setConnection notes whether a client has a connection, and of which process the last one was.
+func (s *Server) setConnection(c *client, id process.ID, connected bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.process, c.connected = id, connected
+}
+
+// note notes the release of a client, by the service that it calls, and that the client is there: one that only pings has
+// its session again after a restart.
+func (s *Server) note(by caller) {
+	c, err := s.clientOf(by)
+	if err != nil {
+		s.refused("connect", err)
+		return
+	}
+	c.mu.Unlock()
+}
+
+// ownersOf returns the clients whose look-ups a load of a process may end: those of its own engine, if they are known.
+func (s *Server) ownersOf(request string, worker process.ID) []*client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Collect(maps.Keys(s.owners[request]))
+	own := slices.DeleteFunc(slices.Clone(all), func(c *client) bool { return !s.sameEngine(c.process, worker) })
+	if len(own) > 0 {
+		return own
+	}
+	return all
+}
+
+// sameEngine reports whether a process is known to be the worker of a scheduler's engine: the same process, or a child.
+// The caller has the lock.
+func (s *Server) sameEngine(scheduler, worker process.ID) bool {
+	if !scheduler.Known() || !worker.Known() || scheduler.Namespace != worker.Namespace {
+		return false
+	}
+	if scheduler == worker {
+		return true
+	}
+	for _, i := range s.state.Instances {
+		if i.Process == worker && i.Parent == scheduler.PID {
+			return true
+		}
+	}
+	return false
+}
 
 // serve returns the client of an ID, whose release r is if that is known.
 func (s *Server) serve(id string, r release) *client {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	c := s.served[id]
 	if c == nil {
 		c = &client{id: id, requests: map[string]*request{}, stores: map[string]*store{}}
@@ -201,14 +312,13 @@ func (s *Server) serve(id string, r release) *client {
 	}
 	if known := releases[s.state.Clients[id]]; r == unknown {
 		r = known
-	} else if r != known {
-		if known == unknown && len(s.state.Clients) >= maxClients {
-			s.forgetRelease()
-		}
+	} else if r != known && (known != unknown || len(s.state.Clients) < maxClients || s.forgetRelease()) {
 		s.state.Clients[id] = r.String()
-		s.saveState()
+		s.dirty = true
 	}
-	c.version = r
+	if r != unknown {
+		c.version = r
+	}
 	return c
 }
 
@@ -218,13 +328,14 @@ var releases = map[string]release{since056.String(): since056, since057.String()
 const maxClients = 4096
 
 // forgetRelease makes room for the release of one client more: one that is not connected goes. The caller has the lock.
-func (s *Server) forgetRelease() {
+func (s *Server) forgetRelease() bool {
 	for id := range s.state.Clients {
 		if s.served[id] == nil {
 			delete(s.state.Clients, id)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // closed notes the end of a connection. What its clients have stays, as the registry says, and they may come back by
@@ -239,23 +350,29 @@ func (s *Server) closed(conn *connection) {
 		if c.conn == conn {
 			c.session.Leave()
 			c.session, c.conn, c.left = nil, nil, now
+			s.setConnection(c, conn.process, false)
 		}
-		// Its locks have ended by time.
-		if c.conn == nil && (len(c.requests)+len(c.stores) == 0 || now.Sub(c.left) > 2*s.o.Lock) {
-			c.removed = true
-			s.remove(c)
-		}
+		s.removeUnused(c)
 		c.mu.Unlock()
 	}
 	conn.client.Leave()
 }
 
-// remove removes a client.
-func (s *Server) remove(c *client) {
+// removeUnused removes a client that has no connection, and whose look-ups are none or have ended by time. The caller has
+// c.mu.
+func (s *Server) removeUnused(c *client) {
+	if c.removed || c.conn != nil || len(c.requests)+len(c.stores) > 0 && time.Since(c.left) <= 2*s.o.Lock {
+		return
+	}
+	c.removed = true
+	for id := range c.requests {
+		s.disown(id, c)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.served, c.id)
-	maps.DeleteFunc(s.owners, func(_ string, owner *client) bool { return owner == c })
+	if s.served[c.id] == c { // another one may have the ID by now
+		delete(s.served, c.id)
+	}
 }
 
 // refused logs a call that can't be answered as the client wants, seldom.

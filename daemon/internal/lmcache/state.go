@@ -6,19 +6,21 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/process"
+	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/kv"
 )
 
 // state is what outlives the server, in a file beside the segment: which release each client has, since tokens can't
 // be read without, and which workers are registered, since they do so again only after a failure.
 type state struct {
-	Generation uint64               `json:"generation"` // of the segment: workers that have mapped another one have to register again
-	Chunk      int                  `json:"chunk_size"` // 0 until it is settled
-	Clients    map[string]string    `json:"clients"`    // ID -> release
-	Instances  map[string]*instance `json:"instances"`  // ID of the worker, as a number
+	Generation uint64               `json:"generation"`    // of the segment: workers that have mapped another one have to register again
+	Minimum    int                  `json:"chunk_minimum"` // as configured
+	Chunk      int                  `json:"chunk_size"`    // 0 until it is settled
+	Clients    map[string]string    `json:"clients"`       // ID -> release
+	Instances  map[string]*instance `json:"instances"`     // ID of the worker, as a number
 }
 
 // instance is a registered worker.
@@ -26,13 +28,19 @@ type instance struct {
 	Layout kv.Layout `json:"layout"`
 	// Worker is its number among the workers, allWorkers until a call has told it.
 	Worker  int        `json:"worker"`
+	Client  string     `json:"client"` // its ID
 	Process process.ID `json:"process"`
 	Parent  int        `json:"parent"` // process, 0 is unknown
-	// Inline is set of a worker that has sent bytes within a message: it can't map the segment.
+	// Inline is set of a worker that has sent bytes within a message: it can't map the segment. Mapped is set of one of which
+	// it is known that it does. Of a new one neither is known.
 	Inline bool `json:"inline"`
+	Mapped bool `json:"mapped"`
+
+	examined time.Time
 }
 
-const maxStateBytes = 16 << 20
+// maxStateBytes is more than the file has with as many workers and clients as there may be.
+const maxStateBytes = 64 << 20
 
 // loadState reads the file of an earlier server. A file that can't be read is as none: engines register again.
 func loadState(path string, generation uint64) (state, error) {
@@ -40,6 +48,7 @@ func loadState(path string, generation uint64) (state, error) {
 	if path == "" {
 		return st, nil
 	}
+	_ = os.Remove(path + shmfile.EnginesNew) // of a server that was killed
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, nil
@@ -63,25 +72,28 @@ func loadState(path string, generation uint64) (state, error) {
 	return found, nil
 }
 
-// save replaces the file. A kill leaves the old one or the new one.
-func (st *state) save(path string) error {
+// marshal returns what is written to the file.
+func (st *state) marshal() ([]byte, error) { return json.Marshal(st) }
+
+// writeState replaces the file. A kill leaves the old one or the new one.
+func writeState(path string, b []byte) error {
 	if path == "" {
 		return nil
 	}
-	b, err := json.Marshal(st)
-	if err != nil {
+	next := path + shmfile.EnginesNew
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+		err = os.Rename(next, path)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, os.Remove(next))
 	}
 	return nil
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -14,6 +16,7 @@ import (
 type store struct {
 	objects []object // that it has reserved
 	placed  []tier.Placed
+	at      time.Time
 }
 
 // call is a call of a worker about a range of chunks.
@@ -27,33 +30,39 @@ type call struct {
 }
 
 // begin reads a call of a worker. Its client is locked if the error is nil.
-func (s *Server) begin(by caller, k *mp.IpcCacheServerKey, instance int64) (call, error) {
+func (s *Server) begin(by caller, k *mp.IpcCacheServerKey, instance int64) (q call, err error) {
 	c, err := s.clientOf(by)
 	if err != nil {
 		return call{}, err
 	}
+	begun := false
+	defer func() { // also after a panic
+		if !begun {
+			c.mu.Unlock()
+		}
+	}()
 	key, err := parseKey(k, s.releaseOf(c))
 	if err != nil {
-		c.mu.Unlock()
 		return call{}, err
 	}
 	size := s.chunkSize()
-	q := call{c: c, key: key, worker: s.workerOf(instance, key), from: key.from / size, to: key.to / size}
-	if q.worker == nil {
+	q = call{c: c, key: key, worker: s.workerOf(instance, key), from: key.from / size, to: key.to / size}
+	if q.worker == nil || q.from == q.to {
+		begun = true
 		return q, nil
 	}
 	first := max(0, q.from-1)
 	chunks, err := s.chains.names(key.request, key.tokens, first, q.to)
-	var spaces []string
-	if err == nil {
-		spaces, err = spacesOf(q.worker.Layout, key.worker, key.salt)
-	}
 	if err != nil {
-		c.mu.Unlock()
+		return call{}, err
+	}
+	spaces, err := spacesOf(q.worker.Layout, key.worker, key.salt)
+	if err != nil {
 		return call{}, err
 	}
 	q.before, chunks = chunks[:q.from-first], chunks[q.from-first:]
 	q.objects = objectsOf(spaces, chunks, q.from)
+	begun = true
 	return q, nil
 }
 
@@ -76,7 +85,8 @@ func (s *Server) prepareStore(by caller, q *mp.PrepareStoreRequest) []byte {
 		}
 		return appendContext(nil, nil, true, groups)
 	}
-	st := s.reserve(&call, skippedOf(q, len(call.worker.Layout.Groups)))
+	skipped := skippedOf(q, len(call.worker.Layout.Groups))
+	st := s.reserve(&call, func(o object) bool { return !skipped[o.group][o.chunk-call.from] })
 	slots := make([]slot, len(st.objects))
 	for at, i := range byGroup(st.objects, len(call.worker.Layout.Groups)) {
 		o, p := st.objects[i], st.placed[i]
@@ -105,13 +115,14 @@ func (q *call) storeLease() string {
 	return leaseName("store", q.key.request, q.from) + " " + strconv.Itoa(q.to)
 }
 
-// reserve takes room for the objects of a call that are not there yet, in their order, until one has no room.
-func (s *Server) reserve(q *call, skipped []map[int]bool) *store {
+// reserve takes room for those objects of a call that which chooses and that are not there yet, in their order, until one
+// has no room. What the lease has reserved already is answered again, if it has it still.
+func (s *Server) reserve(q *call, which func(o object) bool) *store {
 	wanted := make([]object, 0, len(q.objects))
 	objects := make([]tier.Object, 0, len(q.objects))
 	layout := q.worker.Layout.Groups
 	for i, o := range q.objects {
-		if skipped != nil && skipped[o.group][o.chunk-q.from] {
+		if !which(o) {
 			continue
 		}
 		object := tier.Object{Key: o.key, Size: layout[o.group].Bytes(), Tenant: tenantOf(q.key.salt)}
@@ -125,8 +136,9 @@ func (s *Server) reserve(q *call, skipped []map[int]bool) *store {
 		}
 		wanted, objects = append(wanted, o), append(objects, object)
 	}
-	st := &store{}
+	st := &store{at: time.Now()}
 	lease := q.storeLease()
+	delete(q.c.stores, lease)
 	placed, err := q.c.session.Reserve(lease, objects, s.o.Lock)
 	if err != nil {
 		s.refused("PrepareStore", err)
@@ -176,7 +188,7 @@ func (s *Server) commitStore(by caller, q *mp.CommitStoreRequest) bool {
 	st := call.c.stores[lease]
 	delete(call.c.stores, lease)
 	if len(q.GetData()) > 0 {
-		return s.commitBodies(&call, st, q)
+		return s.commitBodies(&call, q)
 	}
 	var keys []tier.Key
 	if st != nil {
@@ -187,11 +199,13 @@ func (s *Server) commitStore(by caller, q *mp.CommitStoreRequest) bool {
 	if len(keys) == 0 {
 		return false
 	}
+	s.setMapped(q.GetInstanceId())
 	return s.commit(&call, lease, keys)
 }
 
 func (s *Server) commit(q *call, lease string, keys []tier.Key) bool {
-	errs, _, err := q.c.session.Commit(lease, keys, false, 0)
+	errs, stored, err := q.c.session.Commit(lease, keys, false, 0)
+	q.c.session.Count(keys[0].Space, registry.Use{Stored: int64(stored)}, false)
 	if err = errors.Join(append(errs, err)...); err != nil {
 		s.refused("CommitStore", err)
 	}
@@ -213,8 +227,8 @@ func (s *Server) reserved(q *call, lease string) ([]tier.Key, error) {
 	return keys, nil
 }
 
-// commitBodies stores bytes that came within a message. st is what was reserved for them, if anything.
-func (s *Server) commitBodies(q *call, st *store, m *mp.CommitStoreRequest) bool {
+// commitBodies stores bytes that came within a message.
+func (s *Server) commitBodies(q *call, m *mp.CommitStoreRequest) bool {
 	lease := q.storeLease()
 	giveUp := func(err error) bool {
 		s.refused("CommitStore", err)
@@ -230,17 +244,15 @@ func (s *Server) commitBodies(q *call, st *store, m *mp.CommitStoreRequest) bool
 	if err != nil {
 		return giveUp(err)
 	}
-	if st == nil {
-		st = s.reserve(q, nil)
-	}
-	var keys []tier.Key
-	for i, o := range st.objects {
-		if b, ok := bodies[[2]int{o.chunk, o.group}]; ok {
-			copy(st.placed[i].Bytes, b)
-			keys = append(keys, o.key)
-		}
-	}
+	body := func(o object) []byte { return bodies[[2]int{o.chunk, o.group}] }
+	// What PrepareStore has reserved may have ended meanwhile, and be another's: where the bytes go is asked again.
+	st := s.reserve(q, func(o object) bool { return body(o) != nil })
 	delete(q.c.stores, lease)
+	keys := keysOf(st.objects)
+	err = q.c.session.Fill(lease, keys, func(i int, b []byte) { copy(b, body(st.objects[i])) })
+	if err != nil {
+		return giveUp(err)
+	}
 	done := len(keys) == 0 || s.commit(q, lease, keys)
 	q.c.release(lease)
 	return done
@@ -260,17 +272,21 @@ func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.Pr
 		return &mp.PrepareRetrieveResponse{}
 	}
 	defer call.c.mu.Unlock()
-	if call.worker == nil || call.from == call.to {
+	switch {
+	case call.worker == nil, call.from == call.to:
+		return &mp.PrepareRetrieveResponse{}
+	case q.GetKey().GetEnd() > int64(len(call.key.tokens)/4): // fewer slots than the engine wants end it
+		s.refused("PrepareRetrieve", fmt.Errorf("lmcache: the range ends at %d, and there are %d tokens: %w", q.GetKey().GetEnd(), len(call.key.tokens)/4, fs.ErrInvalid))
 		return &mp.PrepareRetrieveResponse{}
 	}
 	inline := call.worker.Inline
-	if inline && s.releaseOf(call.c) != since057 {
+	if inline && s.releaseOf(call.c) != since057 || !inline && !call.worker.Mapped {
 		return &mp.PrepareRetrieveResponse{}
 	}
 	layout := call.worker.Layout.Groups
 	objects := make([]object, 0, len(call.objects))
 	for _, o := range call.objects {
-		if needs(layout[o.group], o.chunk, call.to) {
+		if needs(layout[o.group].Window, o.chunk, call.to) {
 			objects = append(objects, o)
 		}
 	}
@@ -286,6 +302,15 @@ func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.Pr
 	}
 	out := &mp.PrepareRetrieveResponse{Success: true}
 	if inline {
+		size := 0
+		for _, p := range placed {
+			size += len(p.Bytes) + bodyOverhead
+		}
+		if size > s.maxMessage-bodyOverhead { // gRPC would answer an error
+			s.refused("PrepareRetrieve", fmt.Errorf("lmcache: the chunks have %d bytes, and a message has %d at most", size, s.maxMessage))
+			call.c.release(lease)
+			return &mp.PrepareRetrieveResponse{}
+		}
 		out.Data = appendBodies(nil, layout, objects, placed, call.from)
 		return out
 	}
@@ -320,17 +345,27 @@ func (s *Server) commitRetrieve(by caller, q *mp.CommitRetrieveRequest) bool {
 	}
 	call.c.release(call.loadLease())
 	call.c.mu.Unlock()
-	s.mu.Lock()
-	owner := s.owners[call.key.request]
-	s.mu.Unlock()
-	if owner == nil || call.key.worker == allWorkers {
-		return call.worker != nil
+	if call.worker == nil {
+		return false
 	}
-	owner.mu.Lock()
-	defer owner.mu.Unlock()
-	if req := owner.requests[call.key.request]; req != nil {
-		owner.free(req, call.key.worker, int64(call.from), int64(call.to), 1)
-		owner.forgetDone(call.key.request, req)
+	loaded := make(map[tier.Key]bool, len(call.objects))
+	for _, o := range call.objects {
+		loaded[o.key] = true
 	}
-	return call.worker != nil
+	// Engines number their requests alike, so an ID alone does not tell whose look-ups these are.
+	done := map[freed]bool{}
+	for _, owner := range s.ownersOf(call.key.request, by.conn.process) {
+		owner.endReads(call.key.request, done, func(l *lookup, w, i int) bool { return w == call.key.worker && loaded[l.key(w, i)] })
+	}
+	return true
+}
+
+// endReads ends one read of what look-ups of a request have pinned.
+func (c *client) endReads(request string, done map[freed]bool, which func(l *lookup, worker, i int) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if req := c.requests[request]; req != nil {
+		c.free(req, done, 1, which)
+		c.forgetDone(req)
+	}
 }

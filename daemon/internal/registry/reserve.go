@@ -76,6 +76,25 @@ func again(o *tier.Object, own tier.Placed) tier.Placed {
 	return own
 }
 
+// Fill calls fill with the bytes of those keys that a lease has reserved. No end of the process ends the reservations
+// meanwhile: what a lease has lost may be another's.
+func (u *Session) Fill(name string, keys []tier.Key, fill func(i int, b []byte)) error {
+	l, err := u.begin(name)
+	if err != nil {
+		return err
+	}
+	defer u.s.request.Unlock()
+	if l == nil {
+		return nil
+	}
+	for i, p := range l.t.Held(keys) {
+		if errors.Is(p.Err, tier.ErrPending) {
+			fill(i, p.Bytes)
+		}
+	}
+	return nil
+}
+
 // Commit publishes what a lease has reserved, in order, and returns how many it published. With keep, objects
 // stay pinned, for at least d; 0 is the ordinary time. The error is tier.ErrEnded of what the lease has not
 // reserved and is not there; if it is there, it was committed, by an earlier call whose answer was lost, or

@@ -48,3 +48,26 @@ func TestReservedAgainAsItWas(t *testing.T) {
 	}
 	require.NoError(t, reserve(o))
 }
+
+// TestProcessThatDiesWhileItsBytesAreWritten: its reservations end when they are written, and not before.
+func TestProcessThatDiesWhileItsBytesAreWritten(t *testing.T) {
+	b := newBed(t, ordinary)
+	u := b.user(process.Unknown(), "session-1")
+	_, err := u.Reserve("l", []tier.Object{{Key: key("a"), Size: 4}, {Key: key("b"), Size: 4}}, time.Hour)
+	require.NoError(t, err)
+	died := make(chan struct{})
+	require.NoError(t, u.Fill("l", keys("a", "not reserved", "b"), func(i int, bytes []byte) {
+		require.NotEqual(t, 1, i)
+		if i == 0 {
+			go func() {
+				b.registry.died(u.s.client)
+				close(died)
+			}()
+		}
+		require.Len(t, bytes, 4)
+		require.Len(t, b.store.Leases()[0].Reserved, 2)
+	}))
+	<-died
+	require.Empty(t, b.registry.Leases(10))
+	require.ErrorIs(t, u.Fill("l", keys("a"), func(int, []byte) { t.Error("its reservation has ended") }), ErrTaken)
+}

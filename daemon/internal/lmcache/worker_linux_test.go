@@ -1,0 +1,193 @@
+package lmcache
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
+)
+
+// TestPanicIsNoError: it ends neither the daemon nor the engine.
+func TestPanicIsNoError(t *testing.T) {
+	b := newBed(t, nil)
+	b.engine("engine", since057)
+	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: &identified{conn: &connection{}}})
+	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(idHeader, "0123456789abcdef"))
+	for service, methods := range services {
+		for name, m := range methods {
+			m.handle = func(*Server, caller, proto.Message) (proto.Message, error) { panic("a bug") }
+			p, err := handler(service, name, m)(b.grpc, ctx, func(any) error { return nil }, nil)
+			if service == "EngineDrivenService" && (name[:6] == "Prepar" || name[:6] == "Commit") || name == "QueryPrefetchStatus" || name == "WaitPrefetchStatus" {
+				require.NoError(t, err, name)
+				require.NotNil(t, p, name)
+			} else {
+				require.Error(t, err, name)
+			}
+		}
+	}
+}
+
+// TestBytesForAReservationThatHasEnded: they are not written to where another engine's are by now.
+func TestBytesForAReservationThatHasEnded(t *testing.T) {
+	b := newBed(t, func(b *bed) {
+		b.mo.Size = 16 << 10
+		b.grace = 50 * time.Millisecond
+	})
+	address := b.tcp()
+	w := b.engineAt(address, "worker", since057)
+	w.register(1, 1)
+	k := of(w.key("w", prompt(1, 64), 0, 64), 0)
+	had, _ := w.prepareStore(k, 1)
+	require.NotEmpty(t, had)
+	require.NoError(t, w.conn.Close())
+	b.eventually("the reservation has ended", func() bool { _, r := b.held(); return r == 0 })
+	other := b.engine("other", since057)
+	other.register(2, 1)
+	ok := of(other.key("w", prompt(9, 64), 0, 64), 0)
+	n := other.store(ok, 2)
+	require.Positive(t, n)
+	require.EqualValues(t, n, other.lookUp(other.key("r", prompt(9, 64), 0, 64)))
+	w = b.engineAt(address, "worker", since057)
+	w.commitStore(k, 1, w.body(k))
+	require.True(t, other.load(of(other.key("r", prompt(9, 64), 0, n*chunk), 0), 2))
+	other.end("r")
+	b.nothingHeld()
+}
+
+// TestClientThatOnlyPings has its session again after a restart, and what it was promised.
+func TestClientThatOnlyPings(t *testing.T) {
+	b := newBed(t, nil)
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	require.Equal(t, 2, e.store(of(e.key("w", prompt(1, 32), 0, 32), 0), 1))
+	require.EqualValues(t, 2, e.lookUp(e.key("r", prompt(1, 32), 0, 32)))
+	b.restart()
+	require.Equal(t, 1, b.registry.Counts().Waiting)
+	e.must("ManagementService/Ping", &mp.PingRequest{}, &mp.PingResponse{})
+	require.Zero(t, b.registry.Counts().Waiting)
+	e.end("r")
+	b.nothingHeld()
+}
+
+// TestWorkerOfADeadEngineIsNoDoubt: another engine of the model, with another layout, finds what it has stored.
+func TestWorkerOfADeadEngineIsNoDoubt(t *testing.T) {
+	b := newBed(t, nil)
+	address := b.tcp()
+	first := b.engineAt(address, "first", since057)
+	first.register(1, 1)
+	require.NoError(t, first.conn.Close())
+	b.eventually("the first one is gone", func() bool { return b.registry.Counts().Connected == 0 })
+	e := b.engineAt(address, "second", since057)
+	e.must("EngineDrivenService/RegisterKvCacheEngineDrivenContext", &mp.RegisterKvCacheEngineDrivenContextRequest{
+		InstanceId: 2, ModelName: "org/model", WorldSize: 1, BlockSize: 16, NumLayers: 2, HiddenDimSize: 8, DtypeStr: "float16",
+	}, &mp.RegisterKvCacheEngineDrivenContextResponse{})
+	k := of(e.key("w", prompt(1, 32), 0, 32), 0)
+	offsets, _ := e.prepareStore(k, 2)
+	require.Len(t, offsets, 2)
+	require.True(t, e.commitStore(k, 2, nil))
+	require.EqualValues(t, 2, e.lookUp(e.key("r", prompt(1, 32), 0, 32)))
+	e.end("r")
+	b.nothingHeld()
+}
+
+// TestBytesThatNoMessageHolds are not loaded: gRPC would answer an error.
+func TestBytesThatNoMessageHolds(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.o.Bodies = true })
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	k := of(e.key("w", prompt(1, 64), 0, 64), 0)
+	require.True(t, e.commitStore(k, 1, e.body(k)))
+	for _, c := range []struct {
+		most int
+		want bool
+	}{{4 * chunkBytes, false}, {5 * chunkBytes, true}} {
+		b.server.maxMessage = c.most
+		p := &mp.PrepareRetrieveResponse{}
+		e.must("EngineDrivenService/PrepareRetrieve", &mp.PrepareRetrieveRequest{Key: k, InstanceId: 1}, p)
+		require.Equal(t, c.want, p.Success)
+		e.must("EngineDrivenService/CommitRetrieve", &mp.CommitRetrieveRequest{Key: k, InstanceId: 1}, &mp.CommitRetrieveResponse{})
+		b.nothingHeld()
+	}
+}
+
+// TestWorkerThatIsNotKnownToMap: nothing is found for it before it has written to the segment. A second registration
+// changes nothing.
+func TestWorkerThatIsNotKnownToMap(t *testing.T) {
+	b := newBed(t, nil)
+	first := b.engine("first", since057)
+	first.register(1, 1)
+	require.Equal(t, 2, first.store(of(first.key("w", prompt(1, 32), 0, 32), 0), 1))
+	e := b.engineAt(b.tcp(), "second", since057)
+	e.register(2, 1)
+	b.server.unregister(1)
+	find := func(want int) {
+		t.Helper()
+		require.EqualValues(t, want, e.lookUp(e.key("r", prompt(1, 32), 0, 32)))
+		p := &mp.PrepareRetrieveResponse{}
+		e.must("EngineDrivenService/PrepareRetrieve", &mp.PrepareRetrieveRequest{Key: of(e.key("r", prompt(1, 32), 0, 32), 0), InstanceId: 2}, p)
+		require.Equal(t, want > 0, p.Success)
+		e.must("EngineDrivenService/CommitRetrieve", &mp.CommitRetrieveRequest{Key: of(e.key("r", prompt(1, 32), 0, 32), 0), InstanceId: 2},
+			&mp.CommitRetrieveResponse{})
+		e.end("r")
+		b.nothingHeld()
+	}
+	find(0)
+	require.Equal(t, 2, e.store(of(e.key("w", prompt(9, 32), 0, 32), 0), 2))
+	find(2)
+	e.register(2, 1)
+	find(2)
+}
+
+// TestInlineWorkerThatRegistersAgain: it does so after each failed heartbeat, and can't map the segment then either.
+func TestInlineWorkerThatRegistersAgain(t *testing.T) {
+	b := newBed(t, nil)
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	k := of(e.key("w", prompt(1, 32), 0, 32), 0)
+	require.True(t, e.commitStore(k, 1, e.body(k)))
+	e.register(1, 1)
+	p := &mp.PrepareRetrieveResponse{}
+	e.must("EngineDrivenService/PrepareRetrieve", &mp.PrepareRetrieveRequest{Key: k, InstanceId: 1}, p)
+	require.True(t, p.Success)
+	require.Equal(t, e.body(k), p.Data)
+	e.must("EngineDrivenService/CommitRetrieve", &mp.CommitRetrieveRequest{Key: k, InstanceId: 1}, &mp.CommitRetrieveResponse{})
+	b.nothingHeld()
+}
+
+// TestLoadBeyondTheTokens: fewer slots than the engine wants end it.
+func TestLoadBeyondTheTokens(t *testing.T) {
+	b := newBed(t, nil)
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	require.Equal(t, 2, e.store(of(e.key("w", prompt(1, 32), 0, 32), 0), 1))
+	require.False(t, e.load(of(e.key("r", prompt(1, 32), 0, 48), 0), 1))
+	b.nothingHeld()
+}
+
+// TestRefusedRegistrationIsNotKept: an engine that did not start has no workers.
+func TestRefusedRegistrationIsNotKept(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.o.Bodies = true })
+	e := b.engine("engine", since056)
+	require.Error(t, e.call("EngineDrivenService/RegisterKvCacheEngineDrivenContext", &mp.RegisterKvCacheEngineDrivenContextRequest{
+		InstanceId: 1, ModelName: "org/model", WorldSize: 1, BlockSize: 16, NumLayers: 2, HiddenDimSize: 8, DtypeStr: "float32",
+	}, &mp.RegisterKvCacheEngineDrivenContextResponse{}))
+	b.server.mu.Lock()
+	defer b.server.mu.Unlock()
+	require.Empty(t, b.server.state.Instances)
+}
+
+// TestClientThatIsBackBeforeItsEndIsNoticed: the end of the one before removes only that.
+func TestClientThatIsBackBeforeItsEndIsNoticed(t *testing.T) {
+	b := newBed(t, nil)
+	b.engine("engine", since057)
+	before, now := &client{id: "a"}, &client{id: "a"}
+	b.server.served["a"] = now
+	b.server.removeUnused(before)
+	b.server.removeUnused(before)
+	require.Same(t, now, b.server.served["a"])
+}
