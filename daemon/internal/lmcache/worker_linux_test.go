@@ -14,7 +14,7 @@ import (
 
 // TestPanicIsNoError: it ends neither the daemon nor the engine.
 func TestPanicIsNoError(t *testing.T) {
-	b := newBed(t, nil)
+	b := newBed(t, func(b *bed) { b.o.Logger = nil })
 	b.engine("engine", since057)
 	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: &identified{conn: &connection{}}})
 	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(idHeader, "0123456789abcdef"))
@@ -48,13 +48,17 @@ func TestBytesForAReservationThatHasEnded(t *testing.T) {
 	b.eventually("the reservation has ended", func() bool { _, r := b.held(); return r == 0 })
 	other := b.engine("other", since057)
 	other.register(2, 1)
-	ok := of(other.key("w", prompt(9, 64), 0, 64), 0)
-	n := other.store(ok, 2)
+	salted := func(to int) *mp.IpcCacheServerKey { // whose bytes are others
+		k := other.key("r", prompt(1, 64), 0, to)
+		k.CacheSalt = "salt"
+		return k
+	}
+	n := other.store(of(salted(64), 0), 2)
 	require.Positive(t, n)
-	require.EqualValues(t, n, other.lookUp(other.key("r", prompt(9, 64), 0, 64)))
+	require.EqualValues(t, n, other.lookUp(salted(64)))
 	w = b.engineAt(address, "worker", since057)
 	w.commitStore(k, 1, w.body(k))
-	require.True(t, other.load(of(other.key("r", prompt(9, 64), 0, n*chunk), 0), 2))
+	require.True(t, other.load(of(salted(n*chunk), 0), 2))
 	other.end("r")
 	b.nothingHeld()
 }
