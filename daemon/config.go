@@ -35,7 +35,7 @@ type Config struct {
 
 	LMCache          []string `name:"lmcache" placeholder:"URL" help:"Where LMCache's multiprocess connector finds this daemon in place of lmcache server: grpc+unix:///PATH or grpc://HOST:PORT."`
 	LMCacheChunkSize int      `name:"lmcache-chunk-size" default:"256" placeholder:"N" help:"Tokens of a chunk of KV, at least: engines of LMCache 0.5.7 make it a multiple of their blocks."`
-	LMCacheEngine    string   `name:"lmcache-engine" placeholder:"WORD" help:"What tells engines apart whose KV differs though they register the same, such as the release of vLLM: only those behind daemons with the same word share KV."`
+	LMCacheEngine    string   `name:"lmcache-engine" placeholder:"WORD" help:"Word for engines whose KV differs though they register alike: only those behind daemons with one word share KV."`
 	LMCacheBodies    bool     `name:"lmcache-bodies" default:"false" help:"Send KV within messages even to engines that could map the segment; LMCache 0.5.7 only."`
 
 	HTTP    string `name:"http" default:"127.0.0.1:9401" placeholder:"HOST:PORT" help:"Address for /healthz, /readyz and /metrics, or off."`

@@ -184,6 +184,8 @@ func (s *Server) setMapped(id int64) {
 
 // loads reports whether a worker can load what a look-up finds: a load that fails may end the request. One that never
 // loads stores all the same, which shows that it maps the segment. The caller has the lock.
+//
+// See docs/decisions.md, "A worker that is not known to map the segment finds nothing".
 func (s *Server) loads(i *instance) bool {
 	if !i.Inline && !i.Mapped {
 		s.examine(i)
