@@ -1,6 +1,8 @@
 package lmcache
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -194,4 +196,39 @@ func TestClientThatIsBackBeforeItsEndIsNoticed(t *testing.T) {
 	b.server.removeUnused(before)
 	b.server.removeUnused(before)
 	require.Same(t, now, b.server.served["a"])
+}
+
+// TestDeadWorkersAreForgotten when another one registers, and no others.
+func TestDeadWorkersAreForgotten(t *testing.T) {
+	b := newBed(t, nil)
+	e, unknown := b.engine("engine", since057), b.engineAt(b.tcp(), "unknown", since057)
+	e.register(1, 1)
+	e.register(2, 1)
+	unknown.register(3, 1)
+	b.server.mu.Lock()
+	b.server.state.Instances["1"].Process.Start++ // its number is another process's now
+	b.server.mu.Unlock()
+	e.register(4, 1)
+	b.server.mu.Lock()
+	defer b.server.mu.Unlock()
+	require.Equal(t, []string{"2", "3", "4"}, slices.Sorted(maps.Keys(b.server.state.Instances)))
+}
+
+// TestRoomForOneWorkerMore: of as many as there may be, one goes that has no connection, and never one that has.
+func TestRoomForOneWorkerMore(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.o.State = "" })
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	s := b.server
+	s.mu.Lock()
+	for i := range maxInstances - 1 {
+		s.state.Instances[instanceID(int64(1000+i))] = &instance{}
+	}
+	s.mu.Unlock()
+	e.register(2, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Len(t, s.state.Instances, maxInstances)
+	require.Contains(t, s.state.Instances, "1")
+	require.Contains(t, s.state.Instances, "2")
 }
