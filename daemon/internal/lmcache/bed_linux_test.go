@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -52,13 +53,21 @@ func newBed(t testing.TB, change func(*bed)) *bed {
 	t.Helper()
 	b := &bed{TB: t, dir: t.TempDir()}
 	b.mo = memory.Options{Name: "pool", Dir: b.dir, Size: 1 << 20, MaxObjects: 1024, MaxLeases: 64, MaxPins: 4096}
-	b.o = Options{ChunkSize: 16, Dir: b.dir, State: filepath.Join(b.dir, "pool.lmcache")}
+	b.o = Options{Logger: slog.New(slog.NewTextHandler(failure{t}, &slog.HandlerOptions{Level: slog.LevelError})), ChunkSize: 16, Dir: b.dir, State: filepath.Join(b.dir, "pool.lmcache")}
 	if change != nil {
 		change(b)
 	}
 	b.start()
 	t.Cleanup(b.stop)
 	return b
+}
+
+// failure is a log in which nothing may stand: a panic is one.
+type failure struct{ testing.TB }
+
+func (f failure) Write(p []byte) (int, error) {
+	f.Errorf("%s", p)
+	return len(p), nil
 }
 
 // withDisk gives the store a disk.

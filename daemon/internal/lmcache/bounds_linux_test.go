@@ -49,7 +49,7 @@ func TestClientsBeyondTheLimit(t *testing.T) {
 
 // TestReleasesBeyondTheLimit are not remembered while the clients that are have connections.
 func TestReleasesBeyondTheLimit(t *testing.T) {
-	b := newBed(t, nil)
+	b := newBed(t, func(b *bed) { b.o.State = "" })
 	b.engine("engine", since057)
 	s := b.server
 	for i := range maxClients + 10 {

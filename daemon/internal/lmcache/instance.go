@@ -47,6 +47,9 @@ func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextReq
 	}
 	key := instanceID(q.InstanceId)
 	before := s.state.Instances[key]
+	if before == nil {
+		s.forgetDead()
+	}
 	if before == nil && len(s.state.Instances) >= maxInstances && !s.forgetInstance() {
 		return "", 0, fmt.Errorf("lmcache: %d workers are registered, and no more can be: end some engines", len(s.state.Instances))
 	}
@@ -72,12 +75,9 @@ func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextReq
 
 func instanceID(id int64) string { return strconv.FormatInt(id, 10) }
 
-// forgetInstance makes room for one worker more: those go whose process has ended; or else one that has no connection,
-// which registers again if it lives. The caller has the lock.
+// forgetInstance makes room for one worker more: one goes that has no connection, which registers again if it lives. The
+// caller has the lock.
 func (s *Server) forgetInstance() bool {
-	if s.forgetDead() {
-		return true
-	}
 	for id, i := range s.state.Instances {
 		if !s.connected(i) {
 			delete(s.state.Instances, id)
@@ -184,6 +184,8 @@ func (s *Server) setMapped(id int64) {
 
 // loads reports whether a worker can load what a look-up finds: a load that fails may end the request. One that never
 // loads stores all the same, which shows that it maps the segment. The caller has the lock.
+//
+// See docs/decisions.md, "A worker that is not known to map the segment finds nothing".
 func (s *Server) loads(i *instance) bool {
 	if !i.Inline && !i.Mapped {
 		s.examine(i)

@@ -27,11 +27,10 @@ func TestWorkersWithOtherGroups(t *testing.T) {
 		InstanceId: 10, ModelName: "org/model", WorldSize: 2, BlockSize: 16, GroupLayouts: []*mp.GroupLayout{g, g},
 	}, &mp.RegisterKvCacheEngineDrivenContextResponse{})
 	w1.register(11, 2)
-	offsets, _ := w1.prepareStore(of(inWorld(e.key("x", prompt(5, 16), 0, 16), 2), 1), 11) // which tells its number
-	require.Len(t, offsets, 1)
 	tokens := prompt(1, 64)
+	require.Equal(t, 4, w1.store(of(inWorld(e.key("w", tokens, 0, 64), 2), 1), 11))
 	k := of(inWorld(e.key("w", tokens, 0, 64), 2), 0)
-	offsets, _ = w0.prepareStore(k, 10)
+	offsets, _ := w0.prepareStore(k, 10)
 	require.Len(t, offsets, 8)
 	require.True(t, w0.commitStore(k, 10, nil))
 	require.Zero(t, e.lookUp(inWorld(e.key("r", tokens, 0, 64), 2)))
@@ -196,20 +195,30 @@ func TestLookUpOfVeryMuch(t *testing.T) {
 	require.Nil(t, b.server.served[hexOf([]byte(e.id))].requests["r"].lookups[0].names)
 }
 
-// TestRequestsThatNobodyEnds: an engine that takes the server for unhealthy says nothing any more.
+// TestRequestsThatNobodyEnds: an engine that takes the server for unhealthy says nothing any more. What has ended by time
+// is forgotten with a later call.
 func TestRequestsThatNobodyEnds(t *testing.T) {
-	b := newBed(t, func(b *bed) { b.o.Lock = time.Millisecond })
-	b.server.patience = 0
+	b := newBed(t, nil)
 	e := b.engine("engine", since057)
 	e.register(1, 1)
-	for i := range 50 {
-		e.lookUp(e.key(fmt.Sprint(i), prompt(1, 32), 0, 32))
-		time.Sleep(2 * time.Millisecond) // longer than locks last
+	e.lookUp(e.key("r", prompt(1, 32), 0, 32))
+	offsets, _ := e.prepareStore(of(e.key("r", prompt(1, 32), 0, 32), 0), 1)
+	require.Len(t, offsets, 2)
+	c := b.server.served[hexOf([]byte(e.id))]
+	c.mu.Lock()
+	require.Len(t, c.requests, 1)
+	require.Len(t, c.stores, 1)
+	long := time.Now().Add(-time.Hour)
+	c.swept, c.requests["r"].lookups[0].begun = long, long
+	for _, st := range c.stores {
+		st.at = long
 	}
+	c.mu.Unlock()
 	e.must("ManagementService/Ping", &mp.PingRequest{}, &mp.PingResponse{})
-	b.server.mu.Lock()
-	defer b.server.mu.Unlock()
+	require.Empty(t, c.requests)
+	require.Empty(t, c.stores)
 	require.Empty(t, b.server.owners)
+	require.True(t, e.commitStore(of(e.key("r", prompt(1, 32), 0, 32), 0), 1, nil), "the lease still knows")
 }
 
 // TestUseIsCounted: status and log of the daemon show what its clients find and store.

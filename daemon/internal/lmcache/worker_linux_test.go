@@ -1,6 +1,8 @@
 package lmcache
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 
 // TestPanicIsNoError: it ends neither the daemon nor the engine.
 func TestPanicIsNoError(t *testing.T) {
-	b := newBed(t, nil)
+	b := newBed(t, func(b *bed) { b.o.Logger = nil })
 	b.engine("engine", since057)
 	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: &identified{conn: &connection{}}})
 	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(idHeader, "0123456789abcdef"))
@@ -48,13 +50,17 @@ func TestBytesForAReservationThatHasEnded(t *testing.T) {
 	b.eventually("the reservation has ended", func() bool { _, r := b.held(); return r == 0 })
 	other := b.engine("other", since057)
 	other.register(2, 1)
-	ok := of(other.key("w", prompt(9, 64), 0, 64), 0)
-	n := other.store(ok, 2)
+	salted := func(to int) *mp.IpcCacheServerKey { // whose bytes are others
+		k := other.key("r", prompt(1, 64), 0, to)
+		k.CacheSalt = "salt"
+		return k
+	}
+	n := other.store(of(salted(64), 0), 2)
 	require.Positive(t, n)
-	require.EqualValues(t, n, other.lookUp(other.key("r", prompt(9, 64), 0, 64)))
+	require.EqualValues(t, n, other.lookUp(salted(64)))
 	w = b.engineAt(address, "worker", since057)
 	w.commitStore(k, 1, w.body(k))
-	require.True(t, other.load(of(other.key("r", prompt(9, 64), 0, n*chunk), 0), 2))
+	require.True(t, other.load(of(salted(n*chunk), 0), 2))
 	other.end("r")
 	b.nothingHeld()
 }
@@ -190,4 +196,39 @@ func TestClientThatIsBackBeforeItsEndIsNoticed(t *testing.T) {
 	b.server.removeUnused(before)
 	b.server.removeUnused(before)
 	require.Same(t, now, b.server.served["a"])
+}
+
+// TestDeadWorkersAreForgotten when another one registers, and no others.
+func TestDeadWorkersAreForgotten(t *testing.T) {
+	b := newBed(t, nil)
+	e, unknown := b.engine("engine", since057), b.engineAt(b.tcp(), "unknown", since057)
+	e.register(1, 1)
+	e.register(2, 1)
+	unknown.register(3, 1)
+	b.server.mu.Lock()
+	b.server.state.Instances["1"].Process.Start++ // its number is another process's now
+	b.server.mu.Unlock()
+	e.register(4, 1)
+	b.server.mu.Lock()
+	defer b.server.mu.Unlock()
+	require.Equal(t, []string{"2", "3", "4"}, slices.Sorted(maps.Keys(b.server.state.Instances)))
+}
+
+// TestRoomForOneWorkerMore: of as many as there may be, one goes that has no connection, and never one that has.
+func TestRoomForOneWorkerMore(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.o.State = "" })
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	s := b.server
+	s.mu.Lock()
+	for i := range maxInstances - 1 {
+		s.state.Instances[instanceID(int64(1000+i))] = &instance{}
+	}
+	s.mu.Unlock()
+	e.register(2, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Len(t, s.state.Instances, maxInstances)
+	require.Contains(t, s.state.Instances, "1")
+	require.Contains(t, s.state.Instances, "2")
 }
