@@ -27,9 +27,12 @@ func parseLMCache(text string) (lmcacheAddress, error) {
 	case u.Scheme == "grpc+unix" && filepath.IsAbs(u.Path) && u.Host == "" && len(u.Path) <= maxSocket:
 		return lmcacheAddress{"unix", u.Path}, nil
 	case u.Scheme == "grpc" && u.Port() != "" && strings.Trim(u.Path, "/") == "":
+		if !loopback(u.Host) { // the protocol has no password, and KV is what users have said
+			return lmcacheAddress{}, fmt.Errorf("%q is reached from other machines, without a password: use grpc://127.0.0.1:%s, or a unix socket", text, u.Port())
+		}
 		return lmcacheAddress{"tcp", u.Host}, nil
 	}
-	return lmcacheAddress{}, fmt.Errorf("%q is not grpc+unix:///PATH, with a path of at most %d bytes, and not grpc://HOST:PORT", text, maxSocket)
+	return lmcacheAddress{}, fmt.Errorf("%q is not grpc+unix:///PATH, with a path of at most %d bytes, and not grpc://127.0.0.1:PORT", text, maxSocket)
 }
 
 // lmcacheService serves LMCache's clients. A nil one serves nobody.
