@@ -7,15 +7,16 @@ import (
 	"os"
 )
 
-// EnginesSuffix is what a file has behind the name of a segment in which the daemon keeps what it knows of LMCache's
-// engines.
+// EnginesSuffix is what a file has behind the name of a segment in which the daemon keeps what it knows of
+// LMCache's engines.
 const EnginesSuffix = ".lmcache"
 
 // EnginesNew is what the name of that file has behind it while the daemon writes the next one.
 const EnginesNew = ".new"
 
-// RemoveEngines removes that file of the segment at path, if there is one, and the next one that a kill has left. A file of
-// such a name that is something else, such as a segment of its own, is left alone: the daemon's is JSON.
+// RemoveEngines removes that file of the segment at path, if there is one, and the next one that a kill has
+// left. A file of such a name that is something else, such as a segment of its own, is left alone: the
+// daemon's is JSON.
 func RemoveEngines(path string) error {
 	return errors.Join(removeJSON(path+EnginesSuffix), removeJSON(path+EnginesSuffix+EnginesNew))
 }

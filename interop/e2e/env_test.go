@@ -20,21 +20,24 @@ import (
 )
 
 // environment is what setup.sh prints, by name.
-var environment = sync.OnceValues(func() (map[string]string, error) {
-	cmd := exec.Command("./setup.sh")
+var environment = sync.OnceValues(func() (map[string]string, error) { return printed("./setup.sh") })
+
+// printed is what a script prints as NAME=VALUE, one a line.
+func printed(script string) (map[string]string, error) {
+	cmd := exec.Command(script)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("setup.sh: %w", err)
+		return nil, fmt.Errorf("%s: %w", script, err)
 	}
-	env := map[string]string{}
+	found := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			env[k] = v
+			found[k] = v
 		}
 	}
-	return env, nil
-})
+	return found, nil
+}
 
 // kind is an engine of one version with one model.
 type kind struct{ version, model string }

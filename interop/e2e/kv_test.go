@@ -5,13 +5,11 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,22 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lmcaches are the releases of LMCache that lmcache.sh prints, by their names.
-var lmcaches = sync.OnceValues(func() (map[string]string, error) {
-	cmd := exec.Command("./lmcache.sh")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("lmcache.sh: %w", err)
-	}
-	found := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
-			found[strings.TrimPrefix(k, "lmcache_")] = v
-		}
-	}
-	return found, nil
-})
+// lmcaches are the releases of LMCache that lmcache.sh prints.
+var lmcaches = sync.OnceValues(func() (map[string]string, error) { return printed("./lmcache.sh") })
 
 // kvEngine is a whole offline engine in a process of its own, see kv_engine.py.
 type kvEngine struct {
@@ -66,7 +50,7 @@ func newKV(t testing.TB, release, url string) *kvEngine {
 	if release != "" {
 		folders, err := lmcaches()
 		require.NoError(t, err)
-		cmd.Env = append(cmd.Env, "PYTHONPATH="+folders[release])
+		cmd.Env = append(cmd.Env, "PYTHONPATH="+folders["lmcache_"+release])
 	}
 	e := &kvEngine{t: t}
 	var err error

@@ -12,8 +12,9 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Bytes within messages, of LMCache 0.5.7: a msgpack map of "version" 1 and, for a layout of one group, "tensors", one for
-// each chunk of the range; otherwise "groups", each with "chunk_indices", strictly increasing, and "tensors".
+// Bytes within messages, of LMCache 0.5.7: a msgpack map of "version" 1 and, for a layout of one group,
+// "tensors", one for each chunk of the range; otherwise "groups", each with "chunk_indices", strictly
+// increasing, and "tensors".
 
 const bodyVersion = 1
 
@@ -120,7 +121,8 @@ func parseBodies(b []byte, q *call) (map[[2]int][]byte, error) {
 			if chunk < 0 || chunk >= q.to-q.from || i > 0 && chunk <= list.chunks[i-1] {
 				d.fail("the chunks of group %d are not in order, or beyond the range", g)
 			}
-			if t.dtype != layout[g].DType || !slices.Equal(t.shape, layout[g].Shape()) || int64(len(t.data)) != layout[g].Bytes() {
+			if t.dtype != layout[g].DType || !slices.Equal(t.shape, layout[g].Shape()) ||
+				int64(len(t.data)) != layout[g].Bytes() {
 				d.fail("a tensor of group %d is %s %v with %d bytes, and %s %v with %d were registered",
 					g, t.dtype, t.shape, len(t.data), layout[g].DType, layout[g].Shape(), layout[g].Bytes())
 			}

@@ -16,7 +16,8 @@ import (
 	"github.com/ringcache/ringcache/kv"
 )
 
-// TestChainsThatShrink: a chain keeps the memory of the most tokens that it has had, and a small one takes some, too.
+// TestChainsThatShrink: a chain keeps the memory of the most tokens that it has had, and a small one takes
+// some, too.
 func TestChainsThatShrink(t *testing.T) {
 	c, err := newChains(16)
 	require.NoError(t, err)

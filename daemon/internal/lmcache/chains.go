@@ -8,15 +8,15 @@ import (
 	"github.com/ringcache/ringcache/kv"
 )
 
-// maxChainTokens bounds the tokens of all chains that are kept: about 5 bytes of memory for each. A chain counts as
-// chainTokens more.
+// maxChainTokens bounds the tokens of all chains that are kept: about 5 bytes of memory for each. A chain
+// counts as chainTokens more.
 const (
 	maxChainTokens = 4 << 20
 	chainTokens    = 256
 )
 
-// chains are the hashes of the requests that were asked about last. A look-up, a load and each store of a request come
-// with all its tokens again.
+// chains are the hashes of the requests that were asked about last. A look-up, a load and each store of a
+// request come with all its tokens again.
 type chains struct {
 	hasher *kv.Hasher
 

@@ -62,8 +62,8 @@ func appendContext(b []byte, slots []slot, chunks, groups bool) []byte {
 // skipLoadOption is the option of a request that wants nothing loaded.
 const skipLoadOption = "lmcache.skip_load"
 
-// skipsLoad reports whether the options of a request, a msgpack map, say that it wants nothing loaded. Options that
-// can't be read say nothing.
+// skipsLoad reports whether the options of a request, a msgpack map, say that it wants nothing loaded.
+// Options that can't be read say nothing.
 func skipsLoad(b []byte) bool {
 	n, b, err := msgp.ReadMapHeaderBytes(b)
 	for ; err == nil && n > 0; n-- {

@@ -1,12 +1,13 @@
-// Package lmcache serves LMCache's multiprocess protocol, so that the daemon stands in place of `lmcache server`:
-// engines keep their connector, LMCache 0.5.6 or 0.5.7, and share KV with each other and with engines of the other
-// release. What the wire looks like is in package mp; the rules are here, and gRPC carries the messages.
+// Package lmcache serves LMCache's multiprocess protocol, so that the daemon stands in place of `lmcache
+// server`: engines keep their connector, LMCache 0.5.6 or 0.5.7, and share KV with each other and with
+// engines of the other release. What the wire looks like is in package mp; the rules are here, and gRPC
+// carries the messages.
 //
 // # What a client is
 //
-// An engine has a client for its scheduler, and one for each worker. Each is a session of the registry, known by the ID
-// that LMCache sends with every call, and belongs to the process that connected. All that is promised is a lease of such a
-// session:
+// An engine has a client for its scheduler, and one for each worker. Each is a session of the registry, known
+// by the ID that LMCache sends with every call, and belongs to the process that connected. All that a client
+// may rely on is a lease of such a session:
 //
 //   - A look-up pins what it has found, for the scheduler. Each look-up of a request has a lease of its own, so a chunk
 //     that two look-ups have found stays until both are done with it. FreeLookupLocks, a worker's CommitRetrieve and
@@ -14,30 +15,34 @@
 //   - PrepareStore reserves what is not there yet, for the worker, and CommitStore publishes that and nothing else.
 //   - PrepareRetrieve pins all chunks of a range, or none, for the worker, until CommitRetrieve.
 //
-// So leases end by time and with their process, and outlive the daemon, as those of all protocols do. What else has to
-// outlive the daemon is in a file beside the segment: the registered workers, and the release of each client.
+// So leases end by time and with their process, and outlive the daemon, as those of all protocols do. What
+// else has to outlive the daemon is in a file beside the segment: the registered workers, and the release of
+// each client.
 //
 // # Two releases
 //
-// The tokens of a key have the same field and wire type in both releases, and are not the same bytes. The release of a
-// client is known by the services that it calls, and is remembered. Tokens of a client of which it is not known are read
-// only if their bytes leave no doubt: to read them wrongly is to load the KV of another text.
+// The tokens of a key have the same field and wire type in both releases, and are not the same bytes. The
+// release of a client is known by the services that it calls, and is remembered. Tokens of a client of which
+// it is not known are read only if their bytes leave no doubt: to read them wrongly is to load the KV of
+// another text.
 //
 // See docs/decisions.md, "The release of a client of LMCache is remembered".
 //
 // # What never happens
 //
-// No call waits for a disk: a look-up is pending meanwhile, and is asked about again. No call of a worker is answered with
-// an error, which would end its engine: there is nothing to store, or nothing to load. A pickle is never read. An engine
-// that says nothing is a living one: nothing of it ends by silence but locks whose time has passed. A level that hangs holds
-// up a look-up for half a minute: then what memory has is the answer.
+// No call waits for a disk: a look-up is pending meanwhile, and is asked about again. No call of a worker is
+// answered with an error, which would end its engine: there is nothing to store, or nothing to load. A pickle
+// is never read. An engine that says nothing is a living one: nothing of it ends by silence but locks whose
+// time has passed. A level that hangs holds up a look-up for half a minute: then what memory has is the
+// answer.
 //
 // # Who finds nothing
 //
-// A load that fails may end its request, so a look-up finds nothing for workers that may be unable to load: those of 0.5.6
-// that can't map the segment, and those of which it is not known yet. It is known by /proc/PID/maps, or by what they have
-// written to the segment. It finds nothing either if workers disagree about their layout, or have groups that differ.
+// A load that fails may end its request, so a look-up finds nothing for workers that may be unable to load:
+// those of 0.5.6 that can't map the segment, and those of which it is not known yet. It is known by
+// /proc/PID/maps, or by what they have written to the segment. It finds nothing either if workers disagree
+// about their layout, or have groups that differ.
 //
-// Engines number their requests alike. The load of a worker ends locks of look-ups with the same request ID of its own
-// engine, as far as processes tell, and only those of the objects that it has loaded.
+// Engines number their requests alike. The load of a worker ends locks of look-ups with the same request ID
+// of its own engine, as far as processes tell, and only those of the objects that it has loaded.
 package lmcache

@@ -59,7 +59,8 @@ var differs = map[string]string{
 	"CommitStore with a body, although shared memory is on":                    "as recorded, and the worker gets bytes within messages from then on",
 }
 
-// TestGoldenExchanges: recorded calls of stock servers get the same answers, but for names, places and the listed calls.
+// TestGoldenExchanges: recorded calls of stock servers get the same answers, but for names, places and the
+// listed calls.
 func TestGoldenExchanges(t *testing.T) {
 	checked, other := 0, 0
 	for _, part := range []string{"negotiation", "shared_memory", "inline", "two_groups_shared_memory", "two_groups_inline"} {
@@ -125,7 +126,8 @@ func recorded(t testing.TB, file, part string) (out []exchange) {
 	return out
 }
 
-// compare compares an answer with the recorded one: equal bytes, or, of what has slots, equal but for their places.
+// compare compares an answer with the recorded one: equal bytes, or, of what has slots, equal but for their
+// places.
 func compare(t testing.TB, x exchange, method string, got []byte) {
 	t.Helper()
 	switch method {
@@ -213,8 +215,8 @@ func varint(t testing.TB, b []byte, number protowire.Number) uint64 {
 	return 0
 }
 
-// groupedBody is the request of a CommitStore that the recording has without its bytes: chunks 0, 1, 2 of the first group
-// and chunk 2 of the second one.
+// groupedBody is the request of a CommitStore that the recording has without its bytes: chunks 0, 1, 2 of the
+// first group and chunk 2 of the second one.
 func groupedBody(t testing.TB) []byte {
 	t.Helper()
 	calls := recorded(t, "testdata/mp_grpc.0.5.7rc2.json", "two_groups_inline")

@@ -32,11 +32,12 @@ type GRPC struct {
 	conns  *conns
 }
 
-// maxMessage bounds a message: the bytes of a step of an engine that can't map the segment. More than it ends the engine.
+// maxMessage bounds a message: the bytes of a step of an engine that can't map the segment. More than it ends
+// the engine.
 const maxMessage = 1 << 30
 
-// maxCalls bounds the calls of a connection, each of which may bring a message: more of them wait at the client. Calls take
-// moments, but for those that wait for a status.
+// maxCalls bounds the calls of a connection, each of which may bring a message: more of them wait at the
+// client. Calls take moments, but for those that wait for a status.
 const maxCalls = 64
 
 // handshake is how long a connection may say nothing at first.
@@ -55,7 +56,8 @@ func NewGRPC(s *Server) *GRPC {
 	for name, methods := range services {
 		desc := grpc.ServiceDesc{ServiceName: "lmcache.mp." + name, HandlerType: (*any)(nil)}
 		for method, handle := range methods {
-			desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: method, Handler: handler(name, method, handle)})
+			m := grpc.MethodDesc{MethodName: method, Handler: handler(name, method, handle)}
+			desc.Methods = append(desc.Methods, m)
 		}
 		g.server.RegisterService(&desc, g)
 	}
@@ -146,8 +148,8 @@ func answer(s *Server, name string, m method, c caller, q proto.Message) (p prot
 	return m.handle(s, c, q)
 }
 
-// nothing are the answers to calls whose error an engine does not survive, or takes for pending, when there is nothing to
-// store, to load or to find.
+// nothing are the answers to calls whose error an engine does not survive, or takes for pending, when there
+// is nothing to store, to load or to find.
 var nothing = map[string]proto.Message{
 	"QueryPrefetchStatus": &mp.QueryPrefetchStatusResponse{ChunkCount: new(int64)},
 	"WaitPrefetchStatus":  &mp.WaitPrefetchStatusResponse{ChunkCount: new(int64)},
@@ -212,7 +214,8 @@ var services = func() map[string]service {
 		"ObservabilityService": {"ReportBlockAllocation": report},
 		"DebugService":         {"Noop": noop},
 		"ManagementService": {
-			"Clear": erase, "GetChunkSize": chunkSize, "GetExperimental": experimental, "Ping": ping, "Noop": noop, "ReportBlockAllocation": report,
+			"Clear": erase, "GetChunkSize": chunkSize, "GetExperimental": experimental, "Ping": ping, "Noop": noop,
+			"ReportBlockAllocation": report,
 			"NegotiateChunkSize": on(func(s *Server, c caller, q *mp.NegotiateChunkSizeRequest) (proto.Message, error) {
 				s.note(c)
 				n, err := s.negotiateChunkSize(q.RequiredChunkAlignment)
@@ -227,7 +230,8 @@ var services = func() map[string]service {
 				return &mp.QueryPrefetchStatusResponse{ChunkCount: s.status(c, q.RequestId)}, nil
 			}),
 			"WaitPrefetchStatus": on(func(s *Server, c caller, q *mp.WaitPrefetchStatusRequest) (proto.Message, error) {
-				return &mp.WaitPrefetchStatusResponse{ChunkCount: s.waitForStatus(c.ctx, c, q.RequestId, q.Timeout)}, nil
+				n := s.waitForStatus(c.ctx, c, q.RequestId, q.Timeout)
+				return &mp.WaitPrefetchStatusResponse{ChunkCount: n}, nil
 			}),
 			"FreeLookupLocks": on(func(s *Server, c caller, q *mp.FreeLookupLocksRequest) (proto.Message, error) {
 				return &mp.FreeLookupLocksResponse{}, s.freeLocks(c, q)

@@ -1,7 +1,6 @@
 package lmcache
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -22,7 +21,9 @@ import (
 const maxInstances = 1024
 
 // register registers a worker, and returns where it finds the chunks: no name if not in shared memory.
-func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextRequest) (name string, bytes int64, err error) {
+func (s *Server) register(
+	by caller, q *mp.RegisterKvCacheEngineDrivenContextRequest,
+) (name string, bytes int64, err error) {
 	c, err := s.clientOf(by)
 	if err != nil {
 		return "", 0, err
@@ -42,13 +43,13 @@ func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextReq
 		return "", 0, fmt.Errorf("lmcache: this server is configured to send bytes within messages, and the engine's LMCache sends those as a pickle only; use LMCache 0.5.7, or shared memory: %w", fs.ErrInvalid)
 	}
 	i := &instance{
-		Layout: layout, Worker: allWorkers, Client: c.id, Process: by.conn.process, Parent: parentOf(by.conn.process.PID),
-		Inline: s.o.Bodies,
+		Layout: layout, Worker: allWorkers, Client: c.id, Process: by.conn.process,
+		Parent: parentOf(by.conn.process.PID), Inline: s.o.Bodies,
 	}
 	key := instanceID(q.InstanceId)
 	before := s.state.Instances[key]
 	if before == nil {
-		s.forgetDead()
+		s.state.forgetDead()
 	}
 	if before == nil && len(s.state.Instances) >= maxInstances && !s.forgetInstance() {
 		return "", 0, fmt.Errorf("lmcache: %d workers are registered, and no more can be: end some engines", len(s.state.Instances))
@@ -66,7 +67,8 @@ func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextReq
 	s.state.Instances[key] = i
 	delete(s.asked, q.InstanceId)
 	s.dirty = true
-	s.log.Info("a worker was registered", "model", layout.Model, "workers", layout.World, "pid", by.conn.process.PID, "client", c.version.String(), "bytes", layout.Groups[0].Bytes())
+	s.log.Info("a worker was registered", "model", layout.Model, "workers", layout.World, "pid", by.conn.process.PID,
+		"client", c.version.String(), "bytes", layout.Groups[0].Bytes())
 	if s.o.Bodies {
 		return "", 0, nil
 	}
@@ -75,8 +77,8 @@ func (s *Server) register(by caller, q *mp.RegisterKvCacheEngineDrivenContextReq
 
 func instanceID(id int64) string { return strconv.FormatInt(id, 10) }
 
-// forgetInstance makes room for one worker more: one goes that has no connection, which registers again if it lives. The
-// caller has the lock.
+// forgetInstance makes room for one worker more: one goes that has no connection, which registers again if it
+// lives. The caller has the lock.
 func (s *Server) forgetInstance() bool {
 	for id, i := range s.state.Instances {
 		if !s.connected(i) {
@@ -85,20 +87,6 @@ func (s *Server) forgetInstance() bool {
 		}
 	}
 	return false
-}
-
-// forgetDead forgets the workers whose process has ended, and reports whether there were some. The caller has the lock.
-func (s *Server) forgetDead() bool {
-	before := len(s.state.Instances)
-	maps.DeleteFunc(s.state.Instances, func(_ string, i *instance) bool {
-		p, err := process.Open(i.Process)
-		if err != nil {
-			return errors.Is(err, process.ErrDead)
-		}
-		p.Close()
-		return false
-	})
-	return len(s.state.Instances) < before
 }
 
 // connected reports whether a worker's client has a connection. The caller has the lock.
@@ -117,8 +105,8 @@ func (s *Server) unregister(id int64) {
 	}
 }
 
-// ping reports whether a worker need not register: an unknown one is told once that it has to, by an answer after which
-// it takes the server for unhealthy; it registers when the next answer says that all is well.
+// ping reports whether a worker need not register: an unknown one is told once that it has to, by an answer
+// after which it takes the server for unhealthy; it registers when the next answer says that all is well.
 func (s *Server) ping(id *int64) bool {
 	if id == nil {
 		return true
@@ -182,8 +170,8 @@ func (s *Server) setMapped(id int64) {
 	}
 }
 
-// loads reports whether a worker can load what a look-up finds: a load that fails may end the request. One that never
-// loads stores all the same, which shows that it maps the segment. The caller has the lock.
+// loads reports whether a worker can load what a look-up finds: a load that fails may end the request. One
+// that never loads stores all the same, which shows that it maps the segment. The caller has the lock.
 //
 // See docs/decisions.md, "A worker that is not known to map the segment finds nothing".
 func (s *Server) loads(i *instance) bool {
@@ -196,8 +184,8 @@ func (s *Server) loads(i *instance) bool {
 	return i.Mapped
 }
 
-// examine finds out whether a worker maps the segment, if its process is known. It maps it at once when it has been
-// answered. The caller has the lock.
+// examine finds out whether a worker maps the segment, if its process is known. It maps it at once when it
+// has been answered. The caller has the lock.
 func (s *Server) examine(i *instance) {
 	now := time.Now()
 	if s.segment == "" || now.Sub(i.examined) < time.Second {
@@ -215,8 +203,8 @@ func (s *Server) examine(i *instance) {
 	}
 }
 
-// segmentOf returns what maps calls the file of a segment, empty if that is not known. It maps the file: this process may
-// have mapped it before it had its name.
+// segmentOf returns what maps calls the file of a segment, empty if that is not known. It maps the file: this
+// process may have mapped it before it had its name.
 func segmentOf(path string) string {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -239,8 +227,8 @@ func segmentOf(path string) string {
 	return mapped(string(b), func(_, at string) bool { return at == path })
 }
 
-// mapped returns the device and inode of the first file of a /proc/PID/maps that is wanted, empty if there is none. What
-// they are is compared only with other lines of maps: of some filesystems stat says otherwise.
+// mapped returns the device and inode of the first file of a /proc/PID/maps that is wanted, empty if there is
+// none. What they are is compared only with other lines of maps: of some filesystems stat says otherwise.
 func mapped(maps string, wanted func(file, path string) bool) string {
 	for line := range strings.Lines(maps) {
 		fields := strings.Fields(line) // range, rights, offset, device, inode, path
@@ -254,14 +242,15 @@ func mapped(maps string, wanted func(file, path string) bool) string {
 	return ""
 }
 
-// layoutsOf returns the layouts of the workers of the scheduler's engine; nil if they are not known, or in doubt, or if a
-// worker may be unable to load. A scheduler does not say which workers are its own: they are those of its model, in its
-// process or in children of it, if there are such; or else those that are connected, if there are such.
+// layoutsOf returns the layouts of the workers of the scheduler's engine; nil if they are not known, or in
+// doubt, or if a worker may be unable to load. A scheduler does not say which workers are its own: they are
+// those of its model, in its process or in children of it, if there are such; or else those that are
+// connected, if there are such.
 func (s *Server) layoutsOf(key rangeKey, conn *connection) []kv.Layout {
 	s.mu.Lock()
 	defer s.unlock()
 	out := s.layouts(key, conn)
-	if out == nil && s.forgetDead() { // they may have been what was in doubt
+	if out == nil && s.state.forgetDead() { // they may have been what was in doubt
 		s.dirty = true
 		out = s.layouts(key, conn)
 	}
@@ -279,7 +268,7 @@ func (s *Server) layouts(key rangeKey, conn *connection) []kv.Layout {
 		if s.connected(i) {
 			connected = append(connected, i)
 		}
-		if scheduler := conn.process; scheduler.Known() && (i.Process == scheduler || i.Process.Namespace == scheduler.Namespace && i.Parent == scheduler.PID) {
+		if i.belongsTo(conn.process) {
 			own = append(own, i)
 		}
 	}
@@ -293,7 +282,9 @@ func (s *Server) layouts(key rangeKey, conn *connection) []kv.Layout {
 	}
 	out := make([]kv.Layout, key.world)
 	for w := range out {
-		found := slices.DeleteFunc(slices.Clone(all), func(i *instance) bool { return i.Worker != w && i.Worker != allWorkers })
+		found := slices.DeleteFunc(slices.Clone(all), func(i *instance) bool {
+			return i.Worker != w && i.Worker != allWorkers
+		})
 		if len(found) == 0 { // nobody has called as this worker yet: it is as all others are
 			found = all
 		}
@@ -311,8 +302,15 @@ func (s *Server) layouts(key rangeKey, conn *connection) []kv.Layout {
 	return out
 }
 
+// belongsTo reports whether a worker is known to be one of a scheduler's engine: in its process, or in a child.
+func (i *instance) belongsTo(scheduler process.ID) bool {
+	return scheduler.Known() &&
+		(i.Process == scheduler || i.Process.Namespace == scheduler.Namespace && i.Parent == scheduler.PID)
+}
+
 func equal(a, b kv.Layout) bool {
-	return a.Model == b.Model && a.Engine == b.Engine && a.World == b.World && a.ChunkTokens == b.ChunkTokens && slices.Equal(a.Groups, b.Groups)
+	return a.Model == b.Model && a.Engine == b.Engine && a.World == b.World && a.ChunkTokens == b.ChunkTokens &&
+		slices.Equal(a.Groups, b.Groups)
 }
 
 // parentOf returns the parent of a process, 0 if that is not known.

@@ -63,7 +63,8 @@ var errUndecided = errors.New("it is not known which release of LMCache the clie
 // parseKey reads a key of a client of a release.
 func parseKey(k *mp.IpcCacheServerKey, r release) (rangeKey, error) {
 	out := rangeKey{
-		model: k.GetModelName(), world: int(k.GetWorldSize()), worker: allWorkers, request: k.GetRequestId(), salt: k.GetCacheSalt(),
+		model: k.GetModelName(), world: int(k.GetWorldSize()), worker: allWorkers,
+		request: k.GetRequestId(), salt: k.GetCacheSalt(),
 		readers: int(max(1, min(k.GetNumKvReaders(), maxWorld))),
 	}
 	invalid := func(text string, args ...any) (rangeKey, error) {
@@ -101,9 +102,9 @@ func parseKey(k *mp.IpcCacheServerKey, r release) (rangeKey, error) {
 	return out, nil
 }
 
-// parseTokens returns the tokens as LMCache 0.5.7 sends them. end is the token behind the last one that the call is
-// about. Of a client of an unknown release the bytes decide: read as varints when they are not, tokens would be those
-// of another text, whose KV they would load; so that is never guessed.
+// parseTokens returns the tokens as LMCache 0.5.7 sends them. end is the token behind the last one that the
+// call is about. Of a client of an unknown release the bytes decide: read as varints when they are not,
+// tokens would be those of another text, whose KV they would load; so that is never guessed.
 func parseTokens(b []byte, end int, r release) ([]byte, error) {
 	switch {
 	case r == since056:
@@ -117,8 +118,8 @@ func parseTokens(b []byte, end int, r release) ([]byte, error) {
 	return nil, errUndecided
 }
 
-// looksPacked reports whether bytes are tokens of 0.5.7, whatever the release: four bytes each, enough of them, and
-// below 2^24, as in every vocabulary.
+// looksPacked reports whether bytes are tokens of 0.5.7, whatever the release: four bytes each, enough of
+// them, and below 2^24, as in every vocabulary.
 func looksPacked(b []byte, end int) bool {
 	if len(b)%4 != 0 || len(b)/4 < end {
 		return false

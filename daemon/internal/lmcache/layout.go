@@ -30,8 +30,8 @@ func parseLayout(q *mp.RegisterKvCacheEngineDrivenContextRequest, engine string,
 			block = bounded(q.BlockSize)
 		}
 		l.Groups = append(l.Groups, kv.Group{
-			Layers: bounded(g.NumLayers), Slots: slots, Hidden: bounded(g.HiddenDimSize), DType: g.DtypeStr, Planes: planes, BlockTokens: block,
-			Window: bounded(g.WindowChunks), Recurrent: g.Recurrent,
+			Layers: bounded(g.NumLayers), Slots: slots, Hidden: bounded(g.HiddenDimSize), DType: g.DtypeStr, Planes: planes,
+			BlockTokens: block, Window: bounded(g.WindowChunks), Recurrent: g.Recurrent,
 		})
 		if i == maxGroups {
 			break // which Validate refuses

@@ -17,16 +17,16 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// lookup is one look-up of a request: chunks that its loads may rely on, pinned by a lease of the scheduler's session. Each
-// look-up has its own, so a chunk that two have found stays until both are done with it.
+// lookup is one look-up of a request: chunks that its loads may rely on, pinned by a lease of the scheduler's
+// session. Each look-up has its own, so a chunk that two have found stays until both are done with it.
 type lookup struct {
 	lease    string
 	from, to int        // chunks that were asked for
 	names    []string   // of these chunks, or of those that were found, from the first one on
 	spaces   [][]string // of the groups, for each worker
 	windows  []int      // of the groups
-	// left is how many reads of an object are still to come, for each worker and its objects, chunk by chunk and in these
-	// group by group; 0 is not pinned.
+	// left is how many reads of an object are still to come, for each worker and its objects, chunk by chunk
+	// and in these group by group; 0 is not pinned.
 	left    [][]uint8
 	begun   time.Time
 	pending bool // lower levels are being asked
@@ -50,8 +50,8 @@ type object struct {
 	group int
 }
 
-// objectsOf returns the objects of the chunks from a number on, in their order, each group by group. spaces are those of
-// the groups.
+// objectsOf returns the objects of the chunks from a number on, in their order, each group by group. spaces
+// are those of the groups.
 func objectsOf(spaces, chunks []string, from int) []object {
 	out := make([]object, 0, len(chunks)*len(spaces))
 	for i, name := range chunks {
@@ -71,8 +71,8 @@ func leaseName(kind, request string, number int) string {
 	return kind + " " + strconv.Itoa(number) + " " + request
 }
 
-// lookUp begins a look-up. What goes wrong is a look-up that found nothing: an engine ignores an error, and asks for the
-// result all the same.
+// lookUp begins a look-up. What goes wrong is a look-up that found nothing: an engine ignores an error, and
+// asks for the result all the same.
 func (s *Server) lookUp(by caller, k *mp.IpcCacheServerKey) error {
 	c, err := s.clientOf(by)
 	if err != nil {
@@ -194,8 +194,8 @@ func (c *client) freeLease(request string) string {
 
 func (r *request) add(l *lookup) { r.lookups = append(r.lookups, l) }
 
-// pin pins what a look-up finds, as far as every worker has it, and decides whether that is the answer. The caller has
-// c.mu.
+// pin pins what a look-up finds, as far as every worker has it, and decides whether that is the answer. The
+// caller has c.mu.
 func (s *Server) pin(c *client, l *lookup) {
 	groups := len(l.windows)
 	longest, err := kv.LongestPrefix(l.windows, len(l.spaces), l.from, l.to, func(group, worker, _ int, found []bool) error {
@@ -208,7 +208,8 @@ func (s *Server) pin(c *client, l *lookup) {
 			if p.Err == nil {
 				l.left[worker][i*groups+group] = l.readers
 			}
-			// What is being fetched counts as there: otherwise the other workers would not be asked, and theirs not fetched.
+			// What is being fetched counts as there: otherwise the other workers would not be asked, and
+			// theirs not fetched.
 			found[i] = p.Err == nil || errors.Is(p.Err, tier.ErrPending) && !errors.Is(p.Err, tier.ErrReserved)
 		}
 		return err
@@ -233,7 +234,8 @@ func (s *Server) pin(c *client, l *lookup) {
 	s.decide(c, l, n, longest > n)
 }
 
-// decide makes n chunks the answer of a look-up, and gives up what is not part of it: what is pending, too, with giveUp.
+// decide makes n chunks the answer of a look-up, and gives up what is not part of it: what is pending, too,
+// with giveUp.
 func (s *Server) decide(c *client, l *lookup, n int, giveUp bool) {
 	l.answer = n
 	groups := len(l.windows)
@@ -251,7 +253,8 @@ func (s *Server) decide(c *client, l *lookup, n int, giveUp bool) {
 		l.left[w] = slices.Clone(left[:(n-l.from)*groups])
 	}
 	objects := int64(len(l.spaces) * groups)
-	c.session.Count(l.spaces[0][0], registry.Use{Hits: int64(n-l.from) * objects, Misses: int64(l.to-n) * objects}, false)
+	use := registry.Use{Hits: int64(n-l.from) * objects, Misses: int64(l.to-n) * objects}
+	c.session.Count(l.spaces[0][0], use, false)
 	l.names = slices.Clone(l.names[:n-l.from])
 }
 
@@ -263,8 +266,8 @@ func keysOf(objects []object) []tier.Key {
 	return keys
 }
 
-// unpin counts reads of those objects of a worker that which chooses, and unpins what is not read any more. The caller
-// has c.mu.
+// unpin counts reads of those objects of a worker that which chooses, and unpins what is not read any more.
+// The caller has c.mu.
 func (c *client) unpin(l *lookup, worker int, which func(i int) bool, reads uint8) {
 	var keys []tier.Key
 	for i, left := range l.left[worker] {
@@ -281,8 +284,9 @@ func (c *client) unpin(l *lookup, worker int, which func(i int) bool, reads uint
 	}
 }
 
-// status returns the chunks that a request has found, counted from 0; nil while lower levels are being asked. Of an
-// unknown request it is 0, and so it is when the client is refused: an engine takes an error for pending, and asks for ever.
+// status returns the chunks that a request has found, counted from 0; nil while lower levels are being asked.
+// Of an unknown request it is 0, and so it is when the client is refused: an engine takes an error for
+// pending, and asks for ever.
 func (s *Server) status(by caller, requestID string) *int64 {
 	found := int64(0)
 	c, err := s.clientOf(by)
@@ -324,7 +328,8 @@ func (s *Server) waitForStatus(ctx context.Context, by caller, requestID string,
 // maxWait bounds a call that waits.
 const maxWait = 30 * time.Second
 
-// freeLocks ends what a request's look-ups rely on, within ranges of tokens: once for each range that names a chunk.
+// freeLocks ends what a request's look-ups rely on, within ranges of tokens: once for each range that names a
+// chunk.
 func (s *Server) freeLocks(by caller, q *mp.FreeLookupLocksRequest) error {
 	c, err := s.clientOf(by)
 	if err != nil {
@@ -354,8 +359,8 @@ type freed struct {
 	key    tier.Key
 }
 
-// free ends one look-up of each object that which chooses and that is not in done: that of the oldest that has it still.
-// reads are how many reads were done, 0 all.
+// free ends one look-up of each object that which chooses and that is not in done: that of the oldest that
+// has it still. reads are how many reads were done, 0 all.
 func (c *client) free(req *request, done map[freed]bool, reads uint8, which func(l *lookup, worker, i int) bool) {
 	for _, l := range req.lookups {
 		n := reads
@@ -376,8 +381,8 @@ func (c *client) free(req *request, done map[freed]bool, reads uint8, which func
 	}
 }
 
-// forgetDone forgets the look-ups of a request of which nothing is pinned any more, but for the last one, whose answer
-// may still be asked for.
+// forgetDone forgets the look-ups of a request of which nothing is pinned any more, but for the last one,
+// whose answer may still be asked for.
 func (c *client) forgetDone(req *request) {
 	last := len(req.lookups) - 1
 	at := -1

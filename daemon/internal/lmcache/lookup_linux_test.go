@@ -195,8 +195,8 @@ func TestLookUpOfVeryMuch(t *testing.T) {
 	require.Nil(t, b.server.served[hexOf([]byte(e.id))].requests["r"].lookups[0].names)
 }
 
-// TestRequestsThatNobodyEnds: an engine that takes the server for unhealthy says nothing any more. What has ended by time
-// is forgotten with a later call.
+// TestRequestsThatNobodyEnds: an engine that takes the server for unhealthy says nothing any more. What has
+// ended by time is forgotten with a later call.
 func TestRequestsThatNobodyEnds(t *testing.T) {
 	b := newBed(t, nil)
 	e := b.engine("engine", since057)

@@ -183,8 +183,8 @@ func TestBothReleasesShareObjects(t *testing.T) {
 	}
 }
 
-// TestSecondLookUp: of 0.5.6 it replaces the first one's locks; of 0.5.7 it adds to them, and extra ranges that come
-// before the load end the first one's alone.
+// TestSecondLookUp: of 0.5.6 it replaces the first one's locks; of 0.5.7 it adds to them, and extra ranges
+// that come before the load end the first one's alone.
 func TestSecondLookUp(t *testing.T) {
 	b := newBed(t, nil)
 	old, later := b.engine("old", since056), b.engine("later", since057)
@@ -248,8 +248,8 @@ func TestFullMemoryStoresAPrefix(t *testing.T) {
 	b.nothingHeld()
 }
 
-// TestReservedIsAsThere: of two requests that store the same chunks in one step, the second has nothing to store; and
-// only the first one's commit publishes.
+// TestReservedIsAsThere: of two requests that store the same chunks in one step, the second has nothing to
+// store; and only the first one's commit publishes.
 func TestReservedIsAsThere(t *testing.T) {
 	b := newBed(t, nil)
 	e := b.engine("engine", since056)
@@ -270,7 +270,8 @@ func TestReservedIsAsThere(t *testing.T) {
 	b.nothingHeld()
 }
 
-// TestUnknownWorker: it gets nothing, and no error, which would end its engine; and it is told once to register.
+// TestUnknownWorker: it gets nothing, and no error, which would end its engine; and it is told once to
+// register.
 func TestUnknownWorker(t *testing.T) {
 	b := newBed(t, nil)
 	e := b.engine("engine", since057)

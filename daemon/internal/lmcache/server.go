@@ -23,13 +23,14 @@ type Options struct {
 	Registry *registry.Registry
 	Segment  tier.Segment // of the memory level of the registry's store
 	Dir      string       // of the segment
-	// ChunkSize is how many tokens a chunk has, at least: the first engine of 0.5.7 makes it a multiple of its blocks. 0 is
-	// 256.
+	// ChunkSize is how many tokens a chunk has, at least: the first engine of 0.5.7 makes it a multiple of
+	// its blocks. 0 is 256.
 	ChunkSize int
 	// State is the file in which the server keeps what outlives it; empty is none.
 	State string
-	// Engine tells engines apart whose KV differs though they register the same: it is the operator's word for the release
-	// and the kind of attention. Only engines behind servers with the same word share objects.
+	// Engine tells engines apart whose KV differs though they register the same: it is the operator's word
+	// for the release and the kind of attention. Only engines behind servers with the same word share
+	// objects.
 	Engine string
 	// Bodies is set if no engine maps the segment: bytes come and go within messages.
 	Bodies bool
@@ -38,8 +39,8 @@ type Options struct {
 	Logger *slog.Logger // nil is silent
 }
 
-// Server has the rules of LMCache's multiprocess protocol, whatever carries its messages. Its methods may be called from
-// any goroutine.
+// Server has the rules of LMCache's multiprocess protocol, whatever carries its messages. Its methods may be
+// called from any goroutine.
 type Server struct {
 	o   Options
 	log *slog.Logger
@@ -79,7 +80,10 @@ func NewServer(o Options) (*Server, error) {
 	if o.Lock == 0 {
 		o.Lock = 5 * time.Minute
 	}
-	s := &Server{o: o, log: o.Logger, served: map[string]*client{}, owners: map[string]map[*client]struct{}{}, asked: map[int64]bool{}, patience: maxPending, maxMessage: maxMessage}
+	s := &Server{
+		o: o, log: o.Logger, served: map[string]*client{}, owners: map[string]map[*client]struct{}{}, asked: map[int64]bool{},
+		patience: maxPending, maxMessage: maxMessage,
+	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -137,8 +141,8 @@ func (s *Server) chunkSize() int {
 	return n
 }
 
-// settleChunk returns the tokens of a chunk, which are a multiple of block if nobody has asked before. The caller has the
-// lock.
+// settleChunk returns the tokens of a chunk, which are a multiple of block if nobody has asked before. The
+// caller has the lock.
 func (s *Server) settleChunk(block int) (int, error) {
 	if s.state.Chunk == 0 {
 		n, err := kv.AlignChunk(s.o.ChunkSize, block)
@@ -194,8 +198,8 @@ type client struct {
 // request has the look-ups of a request of an engine.
 type request struct{ lookups []*lookup }
 
-// sweep forgets what has ended by time: an engine that takes the server for unhealthy does not say that a request has
-// ended. The caller has c.mu.
+// sweep forgets what has ended by time: an engine that takes the server for unhealthy does not say that a
+// request has ended. The caller has c.mu.
 func (s *Server) sweep(c *client) {
 	now := time.Now()
 	if now.Sub(c.swept) < s.o.Lock/8 {
@@ -242,7 +246,8 @@ func (s *Server) clientOf(by caller) (*client, error) {
 			s.sweep(c)
 			return c, nil
 		}
-		session, err := s.o.Registry.Join(by.conn.client, protocol, by.id, "lmcache "+strconv.Itoa(by.conn.process.PID), func() {})
+		label := "lmcache " + strconv.Itoa(by.conn.process.PID)
+		session, err := s.o.Registry.Join(by.conn.client, protocol, by.id, label, func() {})
 		if err != nil {
 			s.removeUnused(c)
 			c.mu.Unlock()
@@ -261,8 +266,8 @@ func (s *Server) setConnection(c *client, id process.ID, connected bool) {
 	c.process, c.connected = id, connected
 }
 
-// note notes the release of a client, by the service that it calls, and that the client is there: one that only pings has
-// its session again after a restart.
+// note notes the release of a client, by the service that it calls, and that the client is there: one that
+// only pings has its session again after a restart.
 func (s *Server) note(by caller) {
 	c, err := s.clientOf(by)
 	if err != nil {
@@ -272,33 +277,17 @@ func (s *Server) note(by caller) {
 	c.mu.Unlock()
 }
 
-// ownersOf returns the clients whose look-ups a load of a process may end: those of its own engine, if they are known.
+// ownersOf returns the clients whose look-ups a load of a process may end: those of its own engine, if they
+// are known.
 func (s *Server) ownersOf(request string, worker process.ID) []*client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := slices.Collect(maps.Keys(s.owners[request]))
-	own := slices.DeleteFunc(slices.Clone(all), func(c *client) bool { return !s.sameEngine(c.process, worker) })
+	own := slices.DeleteFunc(slices.Clone(all), func(c *client) bool { return !s.state.sameEngine(c.process, worker) })
 	if len(own) > 0 {
 		return own
 	}
 	return all
-}
-
-// sameEngine reports whether a process is known to be the worker of a scheduler's engine: the same process, or a child.
-// The caller has the lock.
-func (s *Server) sameEngine(scheduler, worker process.ID) bool {
-	if !scheduler.Known() || !worker.Known() || scheduler.Namespace != worker.Namespace {
-		return false
-	}
-	if scheduler == worker {
-		return true
-	}
-	for _, i := range s.state.Instances {
-		if i.Process == worker && i.Parent == scheduler.PID {
-			return true
-		}
-	}
-	return false
 }
 
 // serve returns the client of an ID, whose release r is if that is known.
@@ -327,7 +316,8 @@ var releases = map[string]release{since056.String(): since056, since057.String()
 // maxClients bounds the clients whose releases are kept.
 const maxClients = 4096
 
-// forgetRelease makes room for the release of one client more: one that is not connected goes. The caller has the lock.
+// forgetRelease makes room for the release of one client more: one that is not connected goes. The caller has
+// the lock.
 func (s *Server) forgetRelease() bool {
 	for id := range s.state.Clients {
 		if s.served[id] == nil {
@@ -338,8 +328,8 @@ func (s *Server) forgetRelease() bool {
 	return false
 }
 
-// closed notes the end of a connection. What its clients have stays, as the registry says, and they may come back by
-// another connection.
+// closed notes the end of a connection. What its clients have stays, as the registry says, and they may come
+// back by another connection.
 func (s *Server) closed(conn *connection) {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.served))
@@ -358,8 +348,8 @@ func (s *Server) closed(conn *connection) {
 	conn.client.Leave()
 }
 
-// removeUnused removes a client that has no connection, and whose look-ups are none or have ended by time. The caller has
-// c.mu.
+// removeUnused removes a client that has no connection, and whose look-ups are none or have ended by time.
+// The caller has c.mu.
 func (s *Server) removeUnused(c *client) {
 	if c.removed || c.conn != nil || len(c.requests)+len(c.stores) > 0 && time.Since(c.left) <= 2*s.o.Lock {
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"time"
 
@@ -13,8 +14,9 @@ import (
 	"github.com/ringcache/ringcache/kv"
 )
 
-// state is what outlives the server, in a file beside the segment: which release each client has, since tokens can't
-// be read without, and which workers are registered, since they do so again only after a failure.
+// state is what outlives the server, in a file beside the segment: which release each client has, since
+// tokens can't be read without, and which workers are registered, since they do so again only after a
+// failure.
 type state struct {
 	Generation uint64               `json:"generation"`    // of the segment: workers that have mapped another one have to register again
 	Minimum    int                  `json:"chunk_minimum"` // as configured
@@ -31,8 +33,8 @@ type instance struct {
 	Client  string     `json:"client"` // its ID
 	Process process.ID `json:"process"`
 	Parent  int        `json:"parent"` // process, 0 is unknown
-	// Inline is set of a worker that has sent bytes within a message: it can't map the segment. Mapped is set of one of which
-	// it is known that it does. Of a new one neither is known.
+	// Inline is set of a worker that has sent bytes within a message: it can't map the segment. Mapped is set
+	// of one of which it is known that it does. Of a new one neither is known.
 	Inline bool `json:"inline"`
 	Mapped bool `json:"mapped"`
 
@@ -42,7 +44,8 @@ type instance struct {
 // maxStateBytes is more than the file has with as many workers and clients as there may be.
 const maxStateBytes = 64 << 20
 
-// loadState reads the file of an earlier server. A file that can't be read is as none: engines register again.
+// loadState reads the file of an earlier server. A file that can't be read is as none: engines register
+// again.
 func loadState(path string, generation uint64) (state, error) {
 	st := state{Generation: generation, Clients: map[string]string{}, Instances: map[string]*instance{}}
 	if path == "" {
@@ -96,4 +99,31 @@ func writeState(path string, b []byte) error {
 		return errors.Join(err, os.Remove(next))
 	}
 	return nil
+}
+
+// forgetDead forgets the workers whose process has ended, and reports whether there were some.
+func (st *state) forgetDead() bool {
+	before := len(st.Instances)
+	maps.DeleteFunc(st.Instances, func(_ string, i *instance) bool {
+		p, err := process.Open(i.Process)
+		if err != nil {
+			return errors.Is(err, process.ErrDead)
+		}
+		p.Close()
+		return false
+	})
+	return len(st.Instances) < before
+}
+
+// sameEngine reports whether a process is known to have workers of a scheduler's engine.
+func (st *state) sameEngine(scheduler, worker process.ID) bool {
+	if scheduler.Known() && scheduler == worker {
+		return true
+	}
+	for _, i := range st.Instances {
+		if worker.Known() && i.Process == worker && i.belongsTo(scheduler) {
+			return true
+		}
+	}
+	return false
 }

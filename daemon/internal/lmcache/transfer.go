@@ -66,8 +66,9 @@ func (s *Server) begin(by caller, k *mp.IpcCacheServerKey, instance int64) (q ca
 	return q, nil
 }
 
-// prepareStore takes room for what is not there yet, of the chunks of a range; fewer if there is no room for all, so that
-// what is there is a prefix. An unknown worker has nothing to store: an error would end its engine.
+// prepareStore takes room for what is not there yet, of the chunks of a range; fewer if there is no room for
+// all, so that what is there is a prefix. An unknown worker has nothing to store: an error would end its
+// engine.
 func (s *Server) prepareStore(by caller, q *mp.PrepareStoreRequest) []byte {
 	call, err := s.begin(by, q.GetKey(), q.GetInstanceId())
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *Server) prepareStore(by caller, q *mp.PrepareStoreRequest) []byte {
 	slots := make([]slot, len(st.objects))
 	for at, i := range byGroup(st.objects, len(call.worker.Layout.Groups)) {
 		o, p := st.objects[i], st.placed[i]
-		slots[at] = slot{offset: int64(p.Offset), length: p.Object.Size, layout: &call.worker.Layout.Groups[o.group], chunk: o.chunk - call.from, group: o.group}
+		slots[at] = call.slotOf(o, p)
 	}
 	return appendContext(nil, slots, true, groups)
 }
@@ -110,13 +111,21 @@ func skippedOf(q *mp.PrepareStoreRequest, groups int) []map[int]bool {
 	return skipped
 }
 
+// slotOf is the slot of an object.
+func (q *call) slotOf(o object, p tier.Placed) slot {
+	return slot{
+		offset: int64(p.Offset), length: p.Object.Size, layout: &q.worker.Layout.Groups[o.group],
+		chunk: o.chunk - q.from, group: o.group,
+	}
+}
+
 // storeLease is the lease of what a call stores.
 func (q *call) storeLease() string {
 	return leaseName("store", q.key.request, q.from) + " " + strconv.Itoa(q.to)
 }
 
-// reserve takes room for those objects of a call that which chooses and that are not there yet, in their order, until one
-// has no room. What the lease has reserved already is answered again, if it has it still.
+// reserve takes room for those objects of a call that which chooses and that are not there yet, in their
+// order, until one has no room. What the lease has reserved already is answered again, if it has it still.
 func (s *Server) reserve(q *call, which func(o object) bool) *store {
 	wanted := make([]object, 0, len(q.objects))
 	objects := make([]tier.Object, 0, len(q.objects))
@@ -193,27 +202,29 @@ func (s *Server) commitStore(by caller, q *mp.CommitStoreRequest) bool {
 	var keys []tier.Key
 	if st != nil {
 		keys = keysOf(st.objects)
-	} else if keys, err = s.reserved(&call, lease); err != nil {
+	} else if keys, err = call.reserved(lease); err != nil {
 		s.refused("CommitStore", err)
 	}
 	if len(keys) == 0 {
 		return false
 	}
 	s.setMapped(q.GetInstanceId())
-	return s.commit(&call, lease, keys)
+	if err := call.commit(lease, keys); err != nil {
+		s.refused("CommitStore", err)
+		return false
+	}
+	return true
 }
 
-func (s *Server) commit(q *call, lease string, keys []tier.Key) bool {
+// commit publishes what a lease has reserved.
+func (q *call) commit(lease string, keys []tier.Key) error {
 	errs, stored, err := q.c.session.Commit(lease, keys, false, 0)
 	q.c.session.Count(keys[0].Space, registry.Use{Stored: int64(stored)}, false)
-	if err = errors.Join(append(errs, err)...); err != nil {
-		s.refused("CommitStore", err)
-	}
-	return err == nil
+	return errors.Join(append(errs, err)...)
 }
 
 // reserved returns what a lease from before a restart has reserved, of the objects of a call.
-func (s *Server) reserved(q *call, lease string) ([]tier.Key, error) {
+func (q *call) reserved(lease string) ([]tier.Key, error) {
 	placed, err := q.c.session.Get(lease, keysOf(q.objects))
 	if err != nil {
 		return nil, err
@@ -245,17 +256,20 @@ func (s *Server) commitBodies(q *call, m *mp.CommitStoreRequest) bool {
 		return giveUp(err)
 	}
 	body := func(o object) []byte { return bodies[[2]int{o.chunk, o.group}] }
-	// What PrepareStore has reserved may have ended meanwhile, and be another's: where the bytes go is asked again.
+	// What PrepareStore has reserved may have ended meanwhile, and be another's: where the bytes go is asked
+	// again.
 	st := s.reserve(q, func(o object) bool { return body(o) != nil })
 	delete(q.c.stores, lease)
 	keys := keysOf(st.objects)
 	err = q.c.session.Fill(lease, keys, func(i int, b []byte) { copy(b, body(st.objects[i])) })
+	if err == nil && len(keys) > 0 {
+		err = q.commit(lease, keys)
+	}
 	if err != nil {
 		return giveUp(err)
 	}
-	done := len(keys) == 0 || s.commit(q, lease, keys)
 	q.c.release(lease)
-	return done
+	return true
 }
 
 // loadLease is the lease of what a call loads.
@@ -263,8 +277,8 @@ func (q *call) loadLease() string {
 	return leaseName("load", q.key.request, q.from) + " " + strconv.Itoa(q.to)
 }
 
-// prepareRetrieve pins all chunks of a range, or none. With shared memory the answer says where they are, otherwise it
-// has the bytes.
+// prepareRetrieve pins all chunks of a range, or none. With shared memory the answer says where they are,
+// otherwise it has the bytes.
 func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.PrepareRetrieveResponse {
 	call, err := s.begin(by, q.GetKey(), q.GetInstanceId())
 	if err != nil {
@@ -317,7 +331,7 @@ func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.Pr
 	slots := make([]slot, len(objects))
 	for at, i := range byGroup(objects, len(layout)) {
 		o, p := objects[i], placed[i]
-		slots[at] = slot{offset: int64(p.Offset), length: p.Object.Size, layout: &layout[o.group], chunk: o.chunk - call.from, group: o.group}
+		slots[at] = call.slotOf(o, p)
 	}
 	out.EncodedContext = appendContext(nil, slots, len(layout) > 1, len(layout) > 1)
 	return out

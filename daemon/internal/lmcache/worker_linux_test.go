@@ -80,7 +80,8 @@ func TestClientThatOnlyPings(t *testing.T) {
 	b.nothingHeld()
 }
 
-// TestWorkerOfADeadEngineIsNoDoubt: another engine of the model, with another layout, finds what it has stored.
+// TestWorkerOfADeadEngineIsNoDoubt: another engine of the model, with another layout, finds what it has
+// stored.
 func TestWorkerOfADeadEngineIsNoDoubt(t *testing.T) {
 	b := newBed(t, nil)
 	address := b.tcp()
@@ -121,8 +122,8 @@ func TestBytesThatNoMessageHolds(t *testing.T) {
 	}
 }
 
-// TestWorkerThatIsNotKnownToMap: nothing is found for it before it has written to the segment. A second registration
-// changes nothing.
+// TestWorkerThatIsNotKnownToMap: nothing is found for it before it has written to the segment. A second
+// registration changes nothing.
 func TestWorkerThatIsNotKnownToMap(t *testing.T) {
 	b := newBed(t, nil)
 	first := b.engine("first", since057)
@@ -149,7 +150,8 @@ func TestWorkerThatIsNotKnownToMap(t *testing.T) {
 	find(2)
 }
 
-// TestInlineWorkerThatRegistersAgain: it does so after each failed heartbeat, and can't map the segment then either.
+// TestInlineWorkerThatRegistersAgain: it does so after each failed heartbeat, and can't map the segment then
+// either.
 func TestInlineWorkerThatRegistersAgain(t *testing.T) {
 	b := newBed(t, nil)
 	e := b.engine("engine", since057)
@@ -214,7 +216,8 @@ func TestDeadWorkersAreForgotten(t *testing.T) {
 	require.Equal(t, []string{"2", "3", "4"}, slices.Sorted(maps.Keys(b.server.state.Instances)))
 }
 
-// TestRoomForOneWorkerMore: of as many as there may be, one goes that has no connection, and never one that has.
+// TestRoomForOneWorkerMore: of as many as there may be, one goes that has no connection, and never one that
+// has.
 func TestRoomForOneWorkerMore(t *testing.T) {
 	b := newBed(t, func(b *bed) { b.o.State = "" })
 	e := b.engine("engine", since057)
