@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/ringcache/ringcache/internal/invariants"
 )
 
 // schemes are one of each kind, with small chunks.
@@ -167,8 +169,11 @@ func TestRefusedSchemes(t *testing.T) {
 	require.Equal(t, Scheme{Algorithm: BLAKE3, ChunkTokens: DefaultChunkTokens}, newHasher(t, Scheme{}).scheme)
 }
 
-// TestAllocations: nothing is allocated for a chunk. Under the race detector a sync.Pool forgets at random, hence the few.
+// TestAllocations: nothing is allocated for a chunk.
 func TestAllocations(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("under the race detector a sync.Pool loses some of what it holds")
+	}
 	tokens := make([]int64, 1000*8)
 	for i := range tokens {
 		tokens[i] = int64(i * 7919 % 152000)
@@ -182,7 +187,7 @@ func TestAllocations(t *testing.T) {
 			_ = chain.Set(b[:4])
 			_ = chain.Set(b)
 			_ = chain.SetTokens(tokens)
-		}), 20.0, "%+v", s)
+		}), 1.0, "%+v", s)
 	}
 	dst := make([]byte, 0, 1024)
 	key := ObjectKey{Hash: make([]byte, 32), Model: "org/model", Rank: 0x01000100, Salt: "alice"}
