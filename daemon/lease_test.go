@@ -50,6 +50,8 @@ func TestLeasesOfNames(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{session1 + "/pins": 1, session1 + "/reserves": 1, session1 + "/others": 0},
 		has(wire.Request{Op: wire.Stat, List: true, Space: space, Names: []string{"b", "d", "none"}}))
+	require.Equal(t, map[string]int{session1 + "/pins": 1, session1 + "/reserves": 0, session1 + "/others": 0},
+		has(wire.Request{Op: wire.Stat, List: true, Space: space, Names: []string{"a", "a"}}), "fewer names than the lease has")
 	require.Equal(t, map[string]int{session1 + "/pins": 0, session1 + "/reserves": 0, session1 + "/others": 0}, has(wire.Request{Op: wire.Stat, List: true}))
 	require.Empty(t, has(wire.Request{Op: wire.Stat, Space: space, Names: []string{"b"}}))
 	p.release("pins", "reserves", "others")
