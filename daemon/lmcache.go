@@ -58,6 +58,7 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 		return nil, err
 	}
 	s := &lmcacheService{grpc: lmcache.NewGRPC(server)}
+	r.server.layouts = server.Layouts
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())

@@ -65,6 +65,7 @@ func (s *Server) register(
 		i.Worker = 0
 	}
 	s.state.Instances[key] = i
+	s.state.remember(layout)
 	delete(s.asked, q.InstanceId)
 	s.dirty = true
 	s.log.Info("a worker was registered", "model", layout.Model, "workers", layout.World, "pid", by.conn.process.PID,
