@@ -22,6 +22,7 @@ type Conn struct {
 
 	in      *bufio.Reader
 	sizes   sizes
+	most    int // frames of a message, 0 is any
 	head    [longHeader]byte
 	frames  [][]byte // of the last Receive
 	room    []byte   // for their bodies
@@ -37,6 +38,8 @@ type Options struct {
 	// MaxMessage bounds the bytes of one message, of which each frame has 32 more. Receive fails when the peer
 	// announces more.
 	MaxMessage int64
+	// MaxFrames bounds the frames of one message; 0 is as many as MaxMessage allows.
+	MaxFrames int
 	// SendTimeout is how long the peer may take to take 64 KiB in.
 	SendTimeout time.Duration
 }
@@ -45,7 +48,7 @@ type Options struct {
 func New(raw net.Conn, o Options) *Conn {
 	buf := int(min(64<<10, max(4<<10, o.MaxMessage/16)))
 	return &Conn{
-		Conn: raw, sizes: sizes{limit: o.MaxMessage},
+		Conn: raw, sizes: sizes{limit: o.MaxMessage}, most: o.MaxFrames,
 		in: bufio.NewReaderSize(raw, buf), out: bufio.NewWriterSize(patient{raw, o.SendTimeout}, buf),
 	}
 }
@@ -110,6 +113,9 @@ func (c *Conn) Receive() (frames [][]byte, err error) {
 	}
 	frames, room, total := c.frames[:0], c.room, 0
 	for more := true; more; {
+		if len(frames) == c.most && c.most > 0 {
+			return nil, fmt.Errorf("%w: more than %d frames", errTooLarge, c.most)
+		}
 		var size int
 		if size, more, err = c.header(len(frames) > 0); err != nil {
 			return nil, err
