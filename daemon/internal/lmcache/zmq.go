@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"slices"
 	"sync"
@@ -178,7 +179,7 @@ func (p *zmqPeer) take(frames [][]byte) error {
 	}
 	found, ok := operations[name]
 	if err == nil && !ok {
-		err = fmt.Errorf("%w: %.40q", errUnknownOperation, name)
+		err = fmt.Errorf("lmcache: operation %.40q is not served: %w", name, fs.ErrInvalid)
 	}
 	if err != nil {
 		p.z.s.refused("receive", err)

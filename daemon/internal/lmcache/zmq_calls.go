@@ -3,7 +3,6 @@ package lmcache
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/tinylib/msgp/msgp"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -368,5 +367,3 @@ func appendError(b []byte, err error) []byte {
 	text := err.Error()
 	return msgp.AppendString(b, text[:min(len(text), most)])
 }
-
-var errUnknownOperation = fmt.Errorf("lmcache: the operation is not served: %w", fs.ErrInvalid)

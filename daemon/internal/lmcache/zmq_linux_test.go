@@ -2,6 +2,7 @@ package lmcache
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"io"
@@ -281,6 +282,18 @@ func TestHostileZMQ(t *testing.T) {
 	}
 }
 
+// TestConnectionsBeyondTheLimit are closed, and others stay.
+func TestConnectionsBeyondTheLimit(t *testing.T) {
+	b := overZMQBed(t, nil)
+	e := b.engine("engine", since057)
+	l := b.registry.Limits()
+	l.Connections = 1
+	b.registry.SetLimits(l)
+	_, err := (&zmqConn{bed: b, address: "unix:" + b.socket}).dial()
+	require.Error(t, err)
+	e.must("ManagementService/Ping", &mp.PingRequest{}, &mp.PingResponse{})
+}
+
 // TestClientThatDoesNotRead holds up nobody else, and not the end.
 func TestClientThatDoesNotRead(t *testing.T) {
 	b := overZMQBed(t, nil)
@@ -367,18 +380,38 @@ func TestWorkerByAnotherConnection(t *testing.T) {
 	require.Equal(t, 2, mapped.store(of(mapped.key("w", prompt(1, 32), 0, 32), 0), 1))
 	k := of(inline.key("v", prompt(9, 32), 0, 32), 0)
 	require.True(t, inline.commitStore(k, 2, inline.body(k)))
-	for id, e := range map[int64]*engine{1: mapped, 2: inline} {
-		require.NoError(t, e.conn.Close())
-		p := &mp.PingResponse{}
-		e.must("ManagementService/Ping", &mp.PingRequest{InstanceId: &id}, p)
-		require.True(t, p.Ok)
-		e.register(id, 1)
+	for _, again := range []bool{false, true} { // it registers again after a Ping that has failed
+		for id, e := range map[int64]*engine{1: mapped, 2: inline} {
+			require.NoError(t, e.conn.Close())
+			p := &mp.PingResponse{}
+			e.must("ManagementService/Ping", &mp.PingRequest{InstanceId: &id}, p)
+			require.True(t, p.Ok)
+			if again {
+				e.register(id, 1)
+			}
+		}
+		require.EqualValues(t, 2, scheduler.lookUp(scheduler.key("r", prompt(1, 32), 0, 32)))
+		scheduler.end("r")
+		require.EqualValues(t, 2, scheduler.lookUp(scheduler.key("s", prompt(9, 32), 0, 32)))
+		scheduler.end("s")
+		b.nothingHeld()
 	}
-	require.EqualValues(t, 2, scheduler.lookUp(scheduler.key("r", prompt(1, 32), 0, 32)))
-	scheduler.end("r")
-	require.EqualValues(t, 2, scheduler.lookUp(scheduler.key("s", prompt(9, 32), 0, 32)))
-	scheduler.end("s")
-	b.nothingHeld()
+}
+
+// TestConnectedClientsDoNotHoldUpTheEnd, however much time there is.
+func TestConnectedClientsDoNotHoldUpTheEnd(t *testing.T) {
+	b := overZMQBed(t, nil)
+	b.engine("engine", since057)
+	ended := make(chan struct{})
+	go func() {
+		b.carrier.Shutdown(context.Background())
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(2 * time.Minute):
+		t.Error("it waits for a client that says nothing")
+	}
 }
 
 // FuzzCalls: whatever the frames of a call are, they are read or refused; and what is read is a call that a client can
