@@ -20,10 +20,11 @@ func TestPanicIsNoError(t *testing.T) {
 	b.engine("engine", since057)
 	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: &identified{conn: &connection{}}})
 	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(idHeader, "0123456789abcdef"))
-	for service, methods := range services {
-		for name, m := range methods {
+	for service, names := range services {
+		for _, name := range names {
+			m := methods[name]
 			m.handle = func(*Server, caller, proto.Message) (proto.Message, error) { panic("a bug") }
-			p, err := handler(service, name, m)(b.grpc, ctx, func(any) error { return nil }, nil)
+			p, err := handler(service, name, m)(b.carrier, ctx, func(any) error { return nil }, nil)
 			if service == "EngineDrivenService" && (name[:6] == "Prepar" || name[:6] == "Commit") || name == "QueryPrefetchStatus" || name == "WaitPrefetchStatus" {
 				require.NoError(t, err, name)
 				require.NotNil(t, p, name)
