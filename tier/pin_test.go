@@ -82,8 +82,11 @@ func TestTheOldestAnswersAreForgotten(t *testing.T) {
 		first, second := b.lease("first"), b.lease("second")
 		for i := range 10 {
 			name := strconv.Itoa(i)
+			both := make(chan struct{}) // have asked
+			b.remote.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Wait: both} })
 			require.ErrorIs(t, first.Pin(keys(name))[0].Err, tier.ErrPending)
 			require.ErrorIs(t, second.Pin(keys(name))[0].Err, tier.ErrPending)
+			close(both)
 			time.Sleep(time.Minute)
 			_, _, unreported := tier.Queued(b.Store)
 			require.Equal(t, min(2*(i+1), 4), unreported)
