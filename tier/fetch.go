@@ -72,7 +72,9 @@ type fetch struct {
 	deleted bool                 // a deletion waits for the end
 	order   int                  // among the keys that were asked for in one call
 	object  Object               // as a level described it
-	level   int                  // of the object: the fastest one
+	// needsParent is set if the parent was asked for in the same call: without it the object is worthless.
+	needsParent bool
+	level       int // of the object: the fastest one
 
 	// A fetch that is not finished has a job or, while it waits, a parent.
 	job      *job
@@ -272,7 +274,7 @@ func (f *fetcher) finish(x *fetch, err error) {
 			if len(child.leases)+child.readers > 0 {
 				priority = urgent
 			}
-			f.enqueueLookup([]*fetch{child}, priority, false)
+			f.enqueueLookup([]*fetch{child}, nil, priority, false)
 		}
 	}
 	x.children = nil
