@@ -134,7 +134,9 @@ func (s *Server) reserve(q *call, which func(o object) bool) *store {
 		if !which(o) {
 			continue
 		}
-		object := tier.Object{Key: o.key, Size: layout[o.group].Bytes(), Tenant: tenantOf(q.key.salt)}
+		object := tier.Object{
+			Key: o.key, Size: layout[o.group].Bytes(), Tenant: tenantOf(q.key.salt), Cost: q.worker.Layout.Cost(o.group, o.chunk),
+		}
 		if layout[o.group].Window == 0 {
 			switch {
 			case i >= len(layout):

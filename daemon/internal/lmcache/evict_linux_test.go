@@ -1,0 +1,122 @@
+package lmcache
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// objects returns what memory has, by chunk of a prompt.
+func (e *engine) objects(k *mp.IpcCacheServerKey) (out []tier.Object) {
+	e.Helper()
+	names, err := e.server.chains.names("objects", k.Tokens, 0, int(k.End)/chunk)
+	require.NoError(e, err)
+	for _, name := range names {
+		for o, err := range e.level.List(context.Background(), "") {
+			require.NoError(e, err)
+			if o.Name == name {
+				out = append(out, o)
+			}
+		}
+	}
+	e.server.chains.end("objects")
+	return out
+}
+
+// TestWhatAChunkIsStoredWith: who evicts knows what it costs, behind which chunk it is, and who is charged.
+func TestWhatAChunkIsStoredWith(t *testing.T) {
+	b := newBed(t, nil)
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	k := e.key("w", prompt(1, 80), 0, 80)
+	k.CacheSalt = "team a"
+	k.Start, k.End = 0, 48
+	require.Equal(t, 3, e.store(of(k, 0), 1))
+	k.Start, k.End = 48, 80
+	require.Equal(t, 2, e.store(of(k, 0), 1))
+	k.Start = 0
+	all := e.objects(k)
+	require.Len(t, all, 5)
+	for i, o := range all {
+		require.Equal(t, "team a", o.Tenant)
+		if i == 0 {
+			require.Empty(t, o.Parent)
+			require.Positive(t, o.Cost)
+			continue
+		}
+		require.Equal(t, all[i-1].Name, o.Parent, "also over two calls")
+		require.Greater(t, o.Cost, all[i-1].Cost, "the further behind, the more tokens it attends to")
+	}
+}
+
+// TestPromptThatDoesNotFit: of a prompt of 23 chunks in memory for 20, the head is stored and the tail is not. A server
+// that evicts the chunks used least lately would give the head up for the tail, and find nothing afterwards.
+func TestPromptThatDoesNotFit(t *testing.T) {
+	const room = 20
+	b := newBed(t, func(b *bed) { b.mo.Size = room * (chunkBytes + 576) }) // each has a description, and its checksum
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	// step stores what an engine has computed at a time.
+	step := func(request string, tokens []int64, from, to int) int {
+		return e.store(of(e.key(request, tokens, from*chunk, to*chunk), 0), 1)
+	}
+	long := prompt(1, 23*chunk)
+	require.Equal(t, 8, step("long", long, 0, 8))
+	require.Equal(t, 8, step("long", long, 8, 16))
+	stored := 16 + step("long", long, 16, 23)
+	require.GreaterOrEqual(t, stored, room)
+	require.Less(t, stored, 23)
+	for i := range 3 { // it is asked for again, and its tail is tried again
+		request := fmt.Sprint("again ", i)
+		require.EqualValues(t, stored, e.lookUp(e.key(request, long, 0, 23*chunk)))
+		require.Zero(t, step(request, long, stored, 23))
+		e.end(request)
+	}
+	require.Zero(t, b.level.Usage().Evicted)
+
+	// Another prompt with the same beginning costs the end of the long one, and not what both begin with.
+	other := append(long[:10*chunk:10*chunk], prompt(7, 5*chunk)...)
+	require.EqualValues(t, 10, e.lookUp(e.key("other", other, 0, 15*chunk)))
+	require.Equal(t, 5, step("other", other, 10, 15))
+	e.end("other")
+	require.EqualValues(t, 15, e.lookUp(e.key("other 2", other, 0, 15*chunk)))
+	require.EqualValues(t, stored-5, e.lookUp(e.key("long 2", long, 0, 23*chunk)))
+	e.end("other 2")
+	e.end("long 2")
+	b.nothingHeld()
+}
+
+// TestSaltIsPartOfTheIdentity: bytes of one salt are never answered to another, in memory or from a disk.
+func TestSaltIsPartOfTheIdentity(t *testing.T) {
+	for _, r := range []release{since056, since057} {
+		b := newBed(t, func(b *bed) { withDisk(b); b.mo.Size = 64 << 10 })
+		e := b.engine("engine", r)
+		e.register(1, 1)
+		salted := func(request, salt string) *mp.IpcCacheServerKey {
+			k := e.key(request, prompt(1, 64), 0, 64)
+			k.CacheSalt = salt
+			return k
+		}
+		require.Equal(t, 4, e.store(of(salted("w", "team a"), 0), 1))
+		check := func(where string) {
+			for i, salt := range []string{"", "team", "team b", "Team a", "team a "} {
+				request := fmt.Sprint(where, i)
+				require.Zero(t, e.lookUp(salted(request, salt)), "%s, of the salt %q", where, salt)
+				require.False(t, e.load(of(salted(request, salt), 0), 1), "%s, of the salt %q", where, salt)
+				e.end(request)
+			}
+		}
+		check("memory")
+		e.pushOut()
+		check("disk")
+		require.EqualValues(t, 4, e.lookUp(salted("r", "team a")))
+		require.True(t, e.load(of(salted("r", "team a"), 0), 1))
+		e.end("r")
+		b.nothingHeld()
+	}
+}
