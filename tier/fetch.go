@@ -104,7 +104,7 @@ func newFetcher(sh *shared, lease Lease, writes *writeBack) *fetcher {
 	return &fetcher{
 		shared: sh, writes: writes, negative: newNegativeCache(sh.options.NegativeTTL),
 		fetches: map[Key]*fetch{}, interest: map[string]map[Key]*fetch{},
-		running: make([]int, len(sh.lower)), budget: newBudget(limit, sh.options.Quotas),
+		running: make([]int, len(sh.lower)), budget: newBudget(limit, &sh.quotas),
 		promoted: newPromoted(lease), ghosts: newGhosts(), blocked: blocked{},
 	}
 }

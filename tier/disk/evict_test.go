@@ -304,7 +304,7 @@ func TestSampleIsGood(t *testing.T) {
 	}
 	sum := 0
 	for range 200 {
-		e := x.victim(time.Now(), 0)
+		e := x.victim(&x.leaves, time.Now(), 0)
 		sum += ranks[e.id]
 		x.startRemoval(e)
 		x.endRemoval(e, evicted)

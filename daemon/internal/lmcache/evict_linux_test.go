@@ -120,3 +120,27 @@ func TestSaltIsPartOfTheIdentity(t *testing.T) {
 		b.nothingHeld()
 	}
 }
+
+// TestQuotaOfASalt: a salt has what its quota allows, the heads of its prompts, and others pay nothing for it.
+func TestQuotaOfASalt(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.mo.Quotas = map[string]int64{"greedy": 6 * (chunkBytes + 576)} })
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	salted := func(request, salt string, first int) *mp.IpcCacheServerKey {
+		k := e.key(request, prompt(first, 10*chunk), 0, 10*chunk)
+		k.CacheSalt = salt
+		return k
+	}
+	require.Equal(t, 10, e.store(of(salted("w", "modest", 1), 0), 1))
+	stored := e.store(of(salted("w", "greedy", 1), 0), 1)
+	require.GreaterOrEqual(t, stored, 6)
+	require.Less(t, stored, 8)
+	require.EqualValues(t, stored, e.lookUp(salted("r", "greedy", 1)))
+	e.end("r")
+	for i := range 20 {
+		require.Positive(t, e.store(of(salted(fmt.Sprint("w", i), "greedy", 100*i), 0), 1))
+	}
+	require.EqualValues(t, 10, e.lookUp(salted("r", "modest", 1)))
+	e.end("r")
+	b.nothingHeld()
+}
