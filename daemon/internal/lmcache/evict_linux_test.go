@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -89,6 +90,43 @@ func TestPromptThatDoesNotFit(t *testing.T) {
 	e.end("other 2")
 	e.end("long 2")
 	b.nothingHeld()
+}
+
+// TestNothingIsStoredBehindWhatHadNoRoom: the later steps of a prompt that does not fit cost the end of what had room, since
+// nothing of their own was in front of them.
+func TestNothingIsStoredBehindWhatHadNoRoom(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.mo.Size = 20 * (chunkBytes + 576) })
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	long := prompt(1, 40*chunk)
+	for range 2 { // a later request with the same ID begins anew
+		stored := 0
+		for from := 0; from < 40; from += 8 {
+			n := e.store(of(e.key("r", long, from*chunk, (from+8)*chunk), 0), 1)
+			require.True(t, n == 0 || from <= stored, "%d of the chunks from %d on were stored, and %d in front", n, from, stored)
+			stored += n
+		}
+		require.GreaterOrEqual(t, stored, 20)
+		require.EqualValues(t, stored, e.lookUp(e.key("r", long, 0, 40*chunk)))
+		e.end("r")
+		require.Zero(t, b.level.Usage().Evicted)
+		e.must("ManagementService/Clear", &mp.ClearRequest{}, &mp.ClearResponse{})
+		b.eventually("the chunks are gone", func() bool { return b.level.Usage().Objects == 0 })
+	}
+	c := b.server.served[hexOf([]byte(e.id))]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	require.Len(t, c.cuts, 1)
+	for i := range 2 * maxCuts {
+		c.noteCut(fmt.Sprint(i), 1)
+		require.LessOrEqual(t, len(c.cuts), maxCuts)
+	}
+	for request := range c.cuts {
+		c.cuts[request] = cut{1, time.Now().Add(-time.Hour)}
+	}
+	c.swept = time.Time{}
+	b.server.sweep(c)
+	require.Empty(t, c.cuts)
 }
 
 // TestSaltIsPartOfTheIdentity: bytes of one salt are never answered to another, in memory or from a disk.

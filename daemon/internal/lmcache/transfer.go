@@ -125,7 +125,8 @@ func (q *call) storeLease() string {
 }
 
 // reserve takes room for those objects of a call that which chooses and that are not there yet, in their
-// order, until one has no room. What the lease has reserved already is answered again, if it has it still.
+// order, until one has no room: from then on nothing of the request is stored that begins behind that one. What the
+// lease has reserved already is answered again, if it has it still.
 func (s *Server) reserve(q *call, which func(o object) bool) *store {
 	wanted := make([]object, 0, len(q.objects))
 	objects := make([]tier.Object, 0, len(q.objects))
@@ -150,6 +151,10 @@ func (s *Server) reserve(q *call, which func(o object) bool) *store {
 	st := &store{at: time.Now()}
 	lease := q.storeLease()
 	delete(q.c.stores, lease)
+	if cut, ok := q.c.cuts[q.key.request]; ok && cut.chunk < q.from {
+		return st // it would cost what had room, and is worthless without what had none
+	}
+	delete(q.c.cuts, q.key.request)
 	placed, err := q.c.session.Reserve(lease, objects, s.o.Lock)
 	if err != nil {
 		s.refused("PrepareStore", err)
@@ -164,6 +169,9 @@ func (s *Server) reserve(q *call, which func(o object) bool) *store {
 		case p.Err == nil:
 			st.objects, st.placed = append(st.objects, wanted[i]), append(st.placed, p)
 		case !errors.Is(p.Err, tier.ErrExists) && !errors.Is(p.Err, tier.ErrPending):
+			if !full {
+				q.c.noteCut(q.key.request, wanted[i].chunk)
+			}
 			full = true // what comes after it is worthless without it
 		}
 	}
