@@ -95,7 +95,7 @@ func TestPromptThatDoesNotFit(t *testing.T) {
 // TestNothingIsStoredBehindWhatHadNoRoom: the later steps of a prompt that does not fit cost the end of what had room, since
 // nothing of their own was in front of them.
 func TestNothingIsStoredBehindWhatHadNoRoom(t *testing.T) {
-	b := newBed(t, func(b *bed) { b.mo.Size = 20 * (chunkBytes + 576) })
+	b := newBed(t, func(b *bed) { withDisk(b); b.mo.Size = 20 * (chunkBytes + 576) })
 	e := b.engine("engine", since057)
 	e.register(1, 1)
 	long := prompt(1, 40*chunk)
@@ -105,6 +105,8 @@ func TestNothingIsStoredBehindWhatHadNoRoom(t *testing.T) {
 			n := e.store(of(e.key("r", long, from*chunk, (from+8)*chunk), 0), 1)
 			require.True(t, n == 0 || from <= stored, "%d of the chunks from %d on were stored, and %d in front", n, from, stored)
 			stored += n
+			_, err := b.store.Drain(t.Context()) // so that nothing is pinned
+			require.NoError(t, err)
 		}
 		require.GreaterOrEqual(t, stored, 20)
 		require.EqualValues(t, stored, e.lookUp(e.key("r", long, 0, 40*chunk)))
@@ -127,6 +129,33 @@ func TestNothingIsStoredBehindWhatHadNoRoom(t *testing.T) {
 	c.swept = time.Time{}
 	b.server.sweep(c)
 	require.Empty(t, c.cuts)
+}
+
+// TestPromptsThatAreStoredInTurns: two prompts do not fit together, and their steps come in turns. A step whose front has gone
+// for the other prompt was stored all the same, where nobody finds it, and cost the other prompt as much again.
+func TestPromptsThatAreStoredInTurns(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.mo.Size = 20 * (chunkBytes + 576) })
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	var keys []*mp.IpcCacheServerKey
+	for i := range 2 {
+		keys = append(keys, e.key(fmt.Sprint("prompt ", i), prompt(1+100*i, 16*chunk), 0, 16*chunk))
+	}
+	for from := int64(0); from < 16; from += 4 {
+		for _, k := range keys {
+			k.Start, k.End = from*chunk, (from+4)*chunk
+			e.store(of(k, 0), 1)
+		}
+	}
+	found := 0
+	for _, k := range keys {
+		k.Start, k.End = 0, 16*chunk
+		found += int(e.lookUp(k))
+		e.end(k.RequestId)
+	}
+	require.EqualValues(t, b.level.Usage().Objects, found, "what is there is found")
+	require.GreaterOrEqual(t, found, 16)
+	b.nothingHeld()
 }
 
 // TestSaltIsPartOfTheIdentity: bytes of one salt are never answered to another, in memory or from a disk.

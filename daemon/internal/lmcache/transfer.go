@@ -154,6 +154,12 @@ func (s *Server) reserve(q *call, which func(o object) bool) *store {
 	if cut, ok := q.c.cuts[q.key.request]; ok && cut.chunk < q.from {
 		return st // it would cost what had room, and is worthless without what had none
 	}
+	for i, o := range objects {
+		parent, ok := o.ParentKey()
+		if ok && wanted[i].chunk == q.from && q.c.session.Absent(parent) {
+			return st // what was in front of it has gone meanwhile
+		}
+	}
 	delete(q.c.cuts, q.key.request)
 	placed, err := q.c.session.Reserve(lease, objects, s.o.Lock)
 	if err != nil {
