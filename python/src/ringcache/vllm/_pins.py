@@ -94,9 +94,9 @@ class Pins:
         for name in names:
             self.owed[name] = None
 
-    def release(self, busy: Callable[[str], bool]) -> None:
+    def release(self, busy: Callable[[str], bool], *, last: bool = False) -> None:
         """Release what was dropped. What workers may be copying (``busy``) stays pinned, also if
-        it was asked for anew in vain."""
+        it was asked for anew in vain. With ``last`` nothing else is pinned, and the lease ends."""
         if not self.owed:
             return
         if self._clock() >= self._ends:
@@ -106,7 +106,7 @@ class Pins:
         if not names:
             return
         try:
-            self._client.release(self._lease, names)
+            self._client.release(self._lease, [] if last else names)
         except RingcacheError as e:
             if getattr(e, "kind", "") == "invalid":  # then it is again, the next time
                 _logger.warning("The daemon refused a release: %s", e)
