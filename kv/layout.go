@@ -156,7 +156,8 @@ func (l Layout) Space(worker, group int, salt string) (string, error) {
 		worker, l.World, group, hex.EncodeToString(sum[:16])), nil
 }
 
-// SpacePrefix begins the spaces of all layouts, so that KV can be told from other objects of a store.
+// SpacePrefix begins the spaces of all layouts, and those of the blocks that vLLM's own connector stores, so that KV can be
+// told from other objects of a store.
 const SpacePrefix = "kv."
 
 // AlignChunk returns the number of tokens of a chunk for an engine whose blocks have so many: the least multiple of

@@ -1,15 +1,20 @@
-"""Starts one offline vLLM engine, whose KV LMCache's connector shares or nobody does, and has it do what lines on stdin say.
+"""Starts one offline vLLM engine, whose KV a connector shares or nobody does, and has it do what lines on stdin say.
 
     kv_engine.py --model FOLDER [--kv JSON] [--tp N] ...
 
 --kv is vLLM's kv_transfer_config. Each line is a JSON list of prompts, which are lists of token ids, and is answered by a
 line on stdout: for each prompt its tokens, and how many tokens of the prompt were not computed. The first line comes
 when the engine is ready: {"ready": true}. The end of stdin ends it.
+
+{"kill": PID, "at": "load" or "store"} has the process PID killed when our spec next promises a load (the scheduler has looked up,
+the worker has not copied), or when a worker is about to store; it needs an engine with one process. {"reset": true}
+empties vLLM's prefix cache, and what the connector knows.
 """
 
 import argparse
 import json
 import os
+import signal
 import sys
 
 import common
@@ -19,18 +24,29 @@ if __name__ == "__mp_main__":
     supervise.die_with_parent()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    common.add_engine_flags(parser, 0.25)
-    parser.add_argument("--kv", type=json.loads, metavar="JSON")
-    a = parser.parse_args()
-    supervise.die_with_parent()
+def arm(pid, at):
+    """Has a process killed in front of the next load or store."""
+    from ringcache.vllm._block_worker import BlockWorker
+    from ringcache.vllm._blocks import Blocks
+    owner, name = (Blocks, "load") if at == "load" else (BlockWorker, "store")
+    real = getattr(owner, name)
+
+    def killed(*args):
+        setattr(owner, name, real)
+        os.kill(pid, signal.SIGKILL)
+        while os.path.exists("/proc/%d/stat" % pid) and open("/proc/%d/stat" % pid).read().rpartition(")")[2].split()[0] != "Z":
+            pass  # its parent may be slow to wait for it
+        return real(*args)
+
+    setattr(owner, name, killed)
+
+
+def work(a, stdin):
+    lines = common.keep_stdout()
     common.prepare_environment(a)
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     os.environ.update(LMCACHE_TRACK_USAGE="false", LMCACHE_DISABLE_BANNER="1")
-    lines = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # libraries print, too
-    if a.kv:
+    if (a.kv or {}).get("kv_connector", "").startswith("LMCache"):
         # The CPU platform of vLLM 0.32 looks at every attribute of every module, and an object of llvmlite, which LMCache
         # imports, answers any name with a C function.
         import llvmlite.binding.ffi
@@ -43,11 +59,29 @@ def main():
     llm = vllm.LLM(**{**common.engine_arguments(a), "block_size": 32, **options})
     params = vllm.SamplingParams(**common.PARAMS)
     print(json.dumps({"ready": True}), file=lines)
-    for line in sys.stdin:
-        prompts = [{"prompt_token_ids": tokens} for tokens in json.loads(line)]
+    for line in stdin:
+        command = json.loads(line)
+        if isinstance(command, dict):
+            if "kill" in command:
+                arm(command["kill"], command["at"])
+            else:
+                llm.reset_prefix_cache(reset_connector=True)
+            print(json.dumps({"ready": True}), file=lines)
+            continue
+        prompts = [{"prompt_token_ids": tokens} for tokens in command]
         outputs = llm.generate(prompts, params, use_tqdm=False)
         print(json.dumps({"answers": [{"tokens": list(o.outputs[0].token_ids), "cached": o.num_cached_tokens or 0}
                                       for o in outputs]}), file=lines)
+    llm.llm_engine.engine_core.shutdown()  # in order, so that the connector ends, too
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    common.add_engine_flags(parser, 0.25)
+    parser.add_argument("--kv", type=json.loads, metavar="JSON")
+    a = parser.parse_args()
+    stdin = os.fdopen(os.dup(0))  # the supervisor's child gets no stdin of its own
+    supervise.run(lambda: work(a, stdin))
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ func TestKVMigrate(t *testing.T) {
 	const chunks = 1500 / 64
 
 	stock, url := newStockServer(t, "0.5.6", old)
-	first := newKV(t, "0.5.6", url)
+	first := newLMCache(t, "0.5.6", url)
 	right := first.ask(kvPrompt(1500, 3))[0]
 	require.Eventually(t, func() bool {
 		files, err := filepath.Glob(filepath.Join(old, "*.data"))
@@ -80,7 +80,7 @@ func TestKVMigrate(t *testing.T) {
 	url = "grpc+unix://" + filepath.Join(folder, "kv")
 	s := newCacheServer(t, "--lmcache", url, "--lmcache-chunk-size", "64")
 	s.start()
-	second := newKV(t, "0.5.7rc2", url)
+	second := newLMCache(t, "0.5.7rc2", url)
 	ringcache := func(args ...string) []byte {
 		t.Helper()
 		bin, err := serveBinary()

@@ -34,24 +34,30 @@ type kvAnswer struct {
 	Cached int // tokens of the prompt that were not computed
 }
 
-// newKV starts an engine whose KV a release of LMCache shares through a server; without a release, nobody does.
-func newKV(t testing.TB, release, url string) *kvEngine {
+// newLMCache starts an engine whose KV a release of LMCache shares through a server.
+func newLMCache(t testing.TB, release, url string) *kvEngine {
+	t.Helper()
+	folders, err := lmcaches()
+	require.NoError(t, err)
+	return newKV(t, folders["lmcache_"+release], map[string]any{
+		"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
+		"kv_connector_extra_config": map[string]any{"lmcache.mp.server_urls": []string{url}, "lmcache.mp.mq_timeout": 120, "lmcache.mp.heartbeat_interval": 2},
+	})
+}
+
+// newKV starts an engine with a kv_transfer_config, whose packages are in a folder; without a config nobody shares its KV.
+func newKV(t testing.TB, packages string, config map[string]any, flags ...string) *kvEngine {
 	t.Helper()
 	k := kind{newest, "llava"}
-	var args []string
-	if release != "" {
-		config, err := json.Marshal(map[string]any{
-			"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
-			"kv_connector_extra_config": map[string]any{"lmcache.mp.server_urls": []string{url}, "lmcache.mp.mq_timeout": 120, "lmcache.mp.heartbeat_interval": 2},
-		})
+	args := flags
+	if config != nil {
+		b, err := json.Marshal(config)
 		require.NoError(t, err)
-		args = []string{"--kv", string(config)}
+		args = append(args, "--kv", string(b))
 	}
 	cmd := k.command(t, "kv_engine.py", args...)
-	if release != "" {
-		folders, err := lmcaches()
-		require.NoError(t, err)
-		cmd.Env = append(cmd.Env, "PYTHONPATH="+folders["lmcache_"+release])
+	if packages != "" {
+		cmd.Env = append(cmd.Env, "PYTHONPATH="+packages)
 	}
 	e := &kvEngine{t: t}
 	var err error
@@ -120,17 +126,30 @@ var kvPlan = []struct {
 	{[][]uint32{kvPrompt(200, 1), kvPrompt(1500, 3), kvPrompt(300, 5), kvPrompt(200, 1)[:100]}, []int{192, 1472, 256, 64}},
 }
 
+// kvRight are the tokens of an engine that computes all of kvPlan. One such engine does for all tests.
+func kvRight(t testing.TB) [][]kvAnswer {
+	t.Helper()
+	kvComputed.once.Do(func() {
+		plain := newKV(t, "", nil)
+		for _, step := range kvPlan {
+			kvComputed.right = append(kvComputed.right, plain.ask(step.prompts...))
+		}
+		plain.end()
+	})
+	require.Len(t, kvComputed.right, len(kvPlan))
+	return kvComputed.right
+}
+
+var kvComputed struct {
+	once  sync.Once
+	right [][]kvAnswer
+}
+
 // TestKV: engines with LMCache of two releases share KV through the daemon: a second engine need not compute what the first
 // one has, also when the daemon was killed meanwhile; and each token is that of an engine that computes all of it. By TCP the
 // daemon does not know whose processes engines are, so the engine that stores first is the one that has it.
 func TestKV(t *testing.T) {
-	plain := newKV(t, "", "")
-	var right [][]kvAnswer
-	for _, step := range kvPlan {
-		right = append(right, plain.ask(step.prompts...))
-	}
-	plain.end()
-
+	right := kvRight(t)
 	folder, err := os.MkdirTemp("", "kv") // short, as paths of sockets have to be
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(folder)) })
@@ -178,13 +197,13 @@ func testKV(t *testing.T, right [][]kvAnswer, one, other kvClient) {
 			}
 		}
 	}
-	first := newKV(t, one.release, one.url)
+	first := newLMCache(t, one.release, one.url)
 	steps(first, false, 0)
 	steps(first, true, 0)
 	s.restart()
 	steps(first, true, 0)
 
-	second := newKV(t, other.release, other.url)
+	second := newLMCache(t, other.release, other.url)
 	steps(second, true, 0) // what the other release has stored
 	s.restart()
 	steps(second, true, 3)

@@ -628,7 +628,8 @@ def an_answer_is_of_its_own_segment_whatever_another_thread_meets() -> None:
         with replaced_behind(daemon, w._client, "pin", other):
             gone = Segment("gone", 1 << 20, 1, 1)
             lost = _scheduling.Load("a", gone, at, 128, "float32", (4, 8))
-            w._working()._mapped = _gone_but(w._working()._mapped)
+            mappings = w._working()._mappings
+            mappings.of = _gone_but(mappings.of)
             cache, _ = run(w, encoder.StepMetadata(1, [lost]), {})
             assert torch.equal(cache["a"], made["a"]), "not what is there in the new segment"
     with a_daemon() as daemon:

@@ -206,6 +206,8 @@ class Standin:
                 items.append(self._item("hit", self.objects[name]))
             else:
                 items.append(self._item("miss"))
+                if request.get("prefix"):
+                    break
         return items
 
     def _get(self, key: tuple[str, str], request: dict[str, Any]) -> list[dict[str, Any]]:

@@ -74,6 +74,40 @@ def test_all_is_well(real: Daemon) -> None:  # noqa: F811
         )
 
 
+def test_all_is_well_for_kv_blocks(standin: Standin) -> None:
+    status, text = run("check", kv_transfer(socket=standin.path, wait=1))
+    assert status == 0
+    assert text.splitlines() == [
+        f"ok      options  KVOffloadingSpec, kv_both, socket={standin.path!r}, wait=1",
+        f"ok      daemon   stand-in at {standin.path}, protocol 1",
+        f"ok      segment  {standin.segment}, 1 MiB, can be mapped for reading and writing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"kv_connector": "LMCacheMPConnector"}, "kv_connector must be 'OffloadingConnector', got 'LMCacheMPConnector'"),
+        ({"kv_role": "kv_producer"}, "kv_role must be 'kv_both', got 'kv_producer'"),
+        ({"kv_connector_extra_config": None}, "kv_connector_extra_config must be an object, in braces, got None"),
+        ({"extra": {"spec_name": "CPUOffloadingSpec"}}, "spec_name must be 'KVOffloadingSpec', got 'CPUOffloadingSpec'"),
+        ({"extra": {"sockets": "x"}}, "kv_connector_extra_config has no option 'sockets'"),
+    ],
+)
+def test_what_is_wrong_for_kv_blocks(changes: dict[str, Any], words: str) -> None:
+    made = json.loads(kv_transfer(**changes.pop("extra", {})))
+    status, text = run("check", json.dumps({**made, **changes}))
+    assert status == 1
+    assert text.startswith("failed  options")
+    assert words in text
+
+
+def kv_transfer(**extra: Any) -> str:
+    extra = {"spec_name": "KVOffloadingSpec", "spec_module_path": "ringcache.vllm", **extra}
+    made = {"kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
+    return json.dumps(made)
+
+
 def test_nobody_is_there(tmp_path: pathlib.Path) -> None:
     status, text = run("check", transfer())
     assert status == 1

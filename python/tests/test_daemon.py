@@ -522,6 +522,22 @@ def test_forked_child_uses_no_connection_of_its_parent(standin: Standin) -> None
         c.pin("l", ["a"])
 
 
+def test_a_chain_ends_with_what_is_not_there(standin: Standin) -> None:
+    names = [f"{n:04}" for n in range(2500)]
+    for name in (*names[:1023], *names[1024:2100]):
+        standin.put(name, b"x", "note")
+    with client(standin) as c:
+        items = c.pin("lease", names, prefix=True)
+        assert [item.status for item in items] == ["hit"] * 1023 + ["miss"], "no second batch"
+        standin.put(names[1023], b"x", "note")
+        standin.pending = {names[5]: 1}
+        items = c.pin("lease", names, prefix=True)
+        assert [item.status for item in items] == ["hit"] * 5 + ["pending"] + ["hit"] * 2094 + ["miss"]
+        standin.answer = lambda request: {"items": []} if request["op"] == "pin" else None
+        with pytest.raises(DaemonError, match="answered 0 items of 1"):
+            c.pin("lease", names[:1], prefix=True)
+
+
 def test_mapping_takes_only_the_file_of_the_daemon(standin: Standin) -> None:
     good = Segment(standin.segment, 1 << 20, 1, standin.inode)
     with Mapping(good) as mapping:

@@ -71,7 +71,7 @@ def test_without_vllm_and_torch() -> None:
 import sys
 sys.modules["vllm"] = sys.modules["torch"] = None
 import ringcache, ringcache.daemon, ringcache.vllm
-import ringcache.vllm._scheduling, ringcache.vllm._options, ringcache.vllm._stats
+import ringcache.vllm._scheduling, ringcache.vllm._options, ringcache.vllm._stats, ringcache.vllm._blocks
 assert callable(ringcache.vllm.register)
 try:
     ringcache.vllm.EncoderCacheConnector

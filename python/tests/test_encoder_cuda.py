@@ -110,7 +110,7 @@ def test_loads(daemon: Standin, pin: bool, saves: bool) -> None:
         daemon.put(f"{n}", raw, "bfloat16 256 5376")
     w = worker(daemon, saves=saves, pin=pin)
     w.start()
-    if pin and not w._pinned:
+    if pin and not w._mappings._pinned:
         pytest.skip("the driver does not pin the mapping")
     for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
         cache: dict[str, torch.Tensor] = {}
@@ -126,7 +126,7 @@ def test_loads(daemon: Standin, pin: bool, saves: bool) -> None:
             assert torch.equal(cache[name].cpu(), tensor)
             assert torch.allclose(sums[name].cpu(), tensor.float().sum(), rtol=1e-3, atol=1)
     w.close()
-    assert not w._pinned
+    assert not w._mappings._pinned
     daemon.memory[:1] = b"x"  # still there
 
 
@@ -136,7 +136,7 @@ def test_pinned_mapping_of_a_segment_that_was_replaced(daemon: Standin) -> None:
     w = worker(daemon, saves=False, pin=True)
     promised = loads(w, daemon)
     w.load(promised, {})
-    if not w._pinned:
+    if not w._mappings._pinned:
         pytest.skip("the driver does not pin the mapping")
     others: list[Standin] = []
     try:
@@ -152,7 +152,7 @@ def test_pinned_mapping_of_a_segment_that_was_replaced(daemon: Standin) -> None:
             cache: dict[str, torch.Tensor] = {}
             w.load(loads(w, others[-1]), cache)
             assert torch.equal(cache["a"].cpu(), made)
-        assert len(w._mappings) == len(w._pinned) == 3
+        assert len(w._mappings._mappings) == len(w._mappings._pinned) == 3
     finally:
         w.close()
         for other in others:

@@ -72,7 +72,7 @@ def end(s: Scheduling, *requests: Request) -> None:
     assert not s._requests
     assert not s._entries
     assert not s._under_way
-    assert not s._to_release
+    assert not s._pins.owed
 
 
 def held(daemon: Standin) -> set[str]:
@@ -636,7 +636,7 @@ def test_nothing_grows_while_the_daemon_is_away(daemon: Standin, scheduling: Sch
         scheduling.available(request, 0)
         scheduling.finished(request.request_id)
         scheduling.step()
-    assert set(scheduling._to_release) <= {"a"}, "nothing else was asked for"
+    assert set(scheduling._pins.owed) <= {"a"}, "nothing else was asked for"
     daemon.start()
     scheduling._client._retry_at = 0
     end(scheduling, first)

@@ -265,10 +265,13 @@ class Client:
         """How many Hellos there were."""
         return self._hello.epoch if self._hello else 0
 
-    def pin(self, lease: str, names: Sequence[str], *, seconds: int = 0) -> Items:
+    def pin(
+        self, lease: str, names: Sequence[str], *, seconds: int = 0, prefix: bool = False
+    ) -> Items:
         """Look names up and keep those that are hits in place, for the lease. What is pending is
-        on its way: ask again, with the same lease, within 10 seconds."""
-        return self._batches("pin", names, lease=lease, seconds=seconds)
+        on its way: ask again, with the same lease, within 10 seconds. With ``prefix`` the names are
+        a chain, parents first: the items end with the first that is neither hit nor pending."""
+        return self._batches("pin", names, lease=lease, seconds=seconds, prefix=prefix)
 
     def get(self, lease: str, names: Sequence[str] = ()) -> Items:
         """Where the objects are that the lease has: those of names, or all of them."""
@@ -360,12 +363,18 @@ class Client:
     def _most(self) -> int:
         return max(1, min(self.limits.names or _MAX_NAMES, _MAX_NAMES))
 
-    def _batches(self, op: str, names: Sequence[str], *, lease: str, seconds: int = 0) -> Items:
+    def _batches(
+        self, op: str, names: Sequence[str], *, lease: str, seconds: int = 0, prefix: bool = False
+    ) -> Items:
         items, most = Items(), self._most()
         for at in range(0, len(names), most):
             part = names[at : at + most]
-            answer = self._call(op, lease=lease, names=part, seconds=seconds)
-            self._add(items, *answer, len(part))
+            reply, hello = self._call(op, lease=lease, names=part, seconds=seconds, prefix=prefix)
+            # A chain may end early, but not without an answer.
+            count = min(len(part), max(1, len(reply.items))) if prefix else len(part)
+            self._add(items, reply, hello, count)
+            if prefix and (count < len(part) or items[-1].status not in ("hit", "pending")):
+                break
         return items
 
     def _add(self, items: Items, reply: _Reply, hello: Hello, count: int) -> None:
@@ -387,11 +396,18 @@ class Client:
         lease: str = "",
         names: Sequence[str] = (),
         seconds: int = 0,
+        prefix: bool = False,
         objects: Sequence[Object] = (),
         leases: Sequence[str] = (),
     ) -> tuple[_Reply, Hello]:
         request = _Request(
-            op=op, lease=lease, names=names, seconds=seconds, objects=objects, leases=leases
+            op=op,
+            lease=lease,
+            names=names,
+            seconds=seconds,
+            prefix=prefix,
+            objects=objects,
+            leases=leases,
         )
         with self._locked():
             return self._ask(request)

@@ -1,5 +1,6 @@
 """A general plugin for vLLM: its workers read multimodal inputs in place, from pinned pages.
-And :class:`EncoderCacheConnector`, by which engines share encoder outputs, in ``ringcache.vllm.encoder``.
+And :class:`EncoderCacheConnector`, by which engines share encoder outputs, in ``ringcache.vllm.encoder``,
+and :class:`KVOffloadingSpec`, by which they share KV blocks, in ``ringcache.vllm.offloading``.
 
 A stock worker copies every tensor out of the shared-memory ring, then into pinned
 memory, then to the device. With the plugin the tensors of an item view the ring, whose
@@ -25,6 +26,7 @@ from ..generation import lookup
 
 if TYPE_CHECKING:
     from .encoder import EncoderCacheConnector as EncoderCacheConnector
+    from .offloading import KVOffloadingSpec as KVOffloadingSpec
 
 #: Releases of vLLM whose receiver and whose fields were compared, class by class. Engines of
 #: all but the newest, which has no wheel for CPUs, run in the tests.
@@ -63,6 +65,10 @@ def __getattr__(name: str) -> Any:
         from .encoder import EncoderCacheConnector
 
         return EncoderCacheConnector
+    if name == "KVOffloadingSpec":
+        from .offloading import KVOffloadingSpec
+
+        return KVOffloadingSpec
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,4 +1,5 @@
-"""``python -m ringcache.vllm check JSON``: whether an engine with this ``--ec-transfer-config`` would share encoder outputs."""
+"""``python -m ringcache.vllm check JSON``: whether an engine with this ``--ec-transfer-config`` would share encoder
+outputs, or with this ``--kv-transfer-config`` KV blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from ._check import check
 
 _USAGE = """usage: python -m ringcache.vllm check JSON
 
-JSON is what vllm serve gets as --ec-transfer-config. The options are checked by the connector's own code, and the
+JSON is what vllm serve gets as --ec-transfer-config or --kv-transfer-config. The options are checked by the connector's own code, and the
 daemon's socket and segment are looked at, in a second and without a model. Run it where the engine runs: as its user,
 with its environment, in its container. The exit status is 0 if all is well, 1 if not, and 2 for another command line.
 """

@@ -1,4 +1,4 @@
-"""Whether an engine with a configuration would share encoder outputs, without vLLM and without torch."""
+"""Whether an engine with a configuration would share encoder outputs or KV blocks, without vLLM and without torch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ..daemon import SOCKET_VARIABLE, VERSION, Client, Mapping
 from ..errors import DaemonError, RingcacheError
+from . import _blocks
 from ._options import CONNECTOR, Options, of_transfer
 
 # Seconds that the daemon may take here. An engine waits less; this check delays no request.
@@ -29,15 +30,17 @@ def check(text: str, say: Callable[[str], Any] = print) -> int:
 
     try:
         transfer = json.loads(text)
-        options = of_transfer(transfer)
+        of_blocks = isinstance(transfer, dict) and "kv_connector" in transfer
+        options = _blocks.of_transfer(transfer) if of_blocks else of_transfer(transfer)
     except json.JSONDecodeError as e:
         line("failed", "options", f"no JSON: {e}. Put it in single quotes, so that the shell leaves it alone")
         return 1
     except ValueError as e:
         line("failed", "options", str(e))
         return 1
-    line("ok", "options", f"{CONNECTOR}, {transfer['ec_role']}{_given(transfer)}")
-    writable = transfer["ec_role"] != "ec_consumer"
+    name, role = (_blocks.SPEC, "kv_both") if of_blocks else (CONNECTOR, transfer["ec_role"])
+    line("ok", "options", f"{name}, {role}{_given(transfer)}")
+    writable = role != "ec_consumer"
     with Client(
         options.address, client=f"check {os.getpid()}", space="check", timeout=_PATIENCE
     ) as client:
@@ -60,8 +63,8 @@ def check(text: str, say: Callable[[str], Any] = print) -> int:
 
 
 def _given(transfer: dict[str, Any]) -> str:
-    extra = transfer.get("ec_connector_extra_config") or {}
-    return "".join(f", {name}={value!r}" for name, value in extra.items())
+    extra = transfer.get("ec_connector_extra_config") or transfer.get("kv_connector_extra_config") or {}
+    return "".join(f", {name}={value!r}" for name, value in extra.items() if not name.startswith("spec_"))
 
 
 def _advice(path: str) -> str:

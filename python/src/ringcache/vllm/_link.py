@@ -19,7 +19,8 @@ _REASONS: Final = 100  # that are logged once
 
 
 class Link:
-    """Whether the daemon answers this process, the ``part`` of an engine. Threads may share it.
+    """Whether the daemon answers this process, the ``part`` of an engine, and so whether ``what`` is
+    shared. Threads may share it.
 
     The daemon is away from a call that failed and left no connection, to a call that was answered.
     Calls are in the order in which the client made them, whichever thread tells of its own first:
@@ -27,10 +28,15 @@ class Link:
     """
 
     def __init__(
-        self, client: Client, part: str, clock: Callable[[], float] = time.monotonic
+        self,
+        client: Client,
+        part: str,
+        clock: Callable[[], float] = time.monotonic,
+        what: str = "encoder outputs",
     ) -> None:
         self._client = client
         self._part = part
+        self._what = what
         self._clock = clock
         self._lock = threading.Lock()  # held while a line is logged, so that lines are in order
         self._epoch = 0  # of the client, when the daemon answered last
@@ -49,15 +55,15 @@ class Link:
             if since is not None:
                 # A log that shows the one change shows the other.
                 _logger.warning(
-                    "Encoder outputs are shared again, after %.1f s: "
-                    "the daemon at %s answers the %s",
+                    "%s are shared again, after %.1f s: the daemon at %s answers the %s",
+                    self._title,
                     self._clock() - since,
                     self._client.socket,
                     self._part,
                 )
             elif before != self._epoch:
                 _logger.info(
-                    "The %s shares encoder outputs through %s", self._part, self._client.socket
+                    "The %s shares %s through %s", self._part, self._what, self._client.socket
                 )
 
     def failed(self, error: RingcacheError, without: str) -> None:
@@ -70,10 +76,14 @@ class Link:
             if new:
                 self._away_since = self._clock()
             level = logging.WARNING if new else logging.DEBUG
-            _logger.log(level, "Encoder outputs are not shared for now, %s: %s", without, error)
+            _logger.log(level, "%s are not shared for now, %s: %s", self._title, without, error)
+
+    @property
+    def _title(self) -> str:
+        return self._what[0].upper() + self._what[1:]
 
     def refused(self, text: str) -> None:
-        """Something about one output, which is logged once; beyond so many texts nothing is."""
+        """Something about one object, which is logged once; beyond so many texts nothing is."""
         with self._lock:
             known = text in self._refused or len(self._refused) == _REASONS
             if not known:

@@ -1,5 +1,5 @@
 """What the encoder connector reads from the configuration of an engine: its options, whether it
-can work at all, and the fingerprint of the model."""
+can work at all, and the fingerprint of the model. The options are those for KV blocks, too."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _LONGEST_HEADER: Final = 64 << 20
 
 @dataclass(frozen=True)
 class Options:
-    """``ec_connector_extra_config``."""
+    """``ec_connector_extra_config``, or what is ours of ``kv_connector_extra_config``."""
 
     socket: str = ""  # the daemon's; empty is RINGCACHE_SOCKET or /run/ringcache/ringcache.sock
     space: str = ""  # of the keys; empty is that of the model's fingerprint
@@ -65,20 +65,17 @@ class Options:
     pin: bool = False  # register the mapping with the GPU's driver
 
     @staticmethod
-    def of(extra: Mapping[str, Any]) -> Options:
-        """Raises :class:`ValueError` for an unknown option or an odd value."""
+    def of(extra: Mapping[str, Any], where: str = "ec_connector_extra_config") -> Options:
+        """Raises :class:`ValueError` for an unknown option or an odd value; ``where`` it is."""
         known = {f.name: f.default for f in fields(Options)}
         if unknown := sorted(str(k) for k in extra if k not in known):
-            raise ValueError(
-                f"ec_connector_extra_config has no option {unknown[0]!r}; there are {', '.join(known)}"
-            )
-        checked = {name: _value(name, value, known[name]) for name, value in extra.items()}
+            raise ValueError(f"{where} has no option {unknown[0]!r}; there are {', '.join(known)}")
+        checked = {name: _value(where, name, value, known[name]) for name, value in extra.items()}
         options = Options(**checked)
         for name, least, most in (("timeout", 0.001, 60), ("wait", 0, 600), ("lease", 10, 86400)):
             if not least <= getattr(options, name) <= most:
                 raise ValueError(
-                    f"ec_connector_extra_config: {name} must be {least:g} to {most:g} seconds, "
-                    f"got {getattr(options, name):g}"
+                    f"{where}: {name} must be {least:g} to {most:g} seconds, got {getattr(options, name):g}"
                 )
         return options
 
@@ -108,7 +105,7 @@ def of_transfer(transfer: Any) -> Options:
     return Options.of(extra)
 
 
-def _value(name: str, value: Any, default: Any) -> Any:
+def _value(where: str, name: str, value: Any, default: Any) -> Any:
     wanted = type(default)
     if wanted is float and type(value) is int:
         try:
@@ -119,22 +116,22 @@ def _value(name: str, value: Any, default: Any) -> Any:
         value = value != "off"
     if type(value) is not wanted:
         article = {"str": "a text", "float": "a number", "bool": "true or false"}[wanted.__name__]
-        raise ValueError(f"ec_connector_extra_config: {name} must be {article}, got {value!r}")
+        raise ValueError(f"{where}: {name} must be {article}, got {value!r}")
     if type(value) is str:
-        _check_text(name, value)
+        _check_text(where, name, value)
     return value
 
 
-def _check_text(name: str, text: str) -> None:
+def _check_text(where: str, name: str, text: str) -> None:
     try:
         # A path may have any bytes, which Python has as surrogates; what is sent is UTF-8.
         length = len(os.fsencode(text) if name == "socket" else text.encode())
     except UnicodeEncodeError:
-        raise ValueError(f"ec_connector_extra_config: {name} is no text: {text!r}") from None
+        raise ValueError(f"{where}: {name} is no text: {text!r}") from None
     if "\0" in text:
-        raise ValueError(f"ec_connector_extra_config: {name} has a zero byte, got {text!r}")
+        raise ValueError(f"{where}: {name} has a zero byte, got {text!r}")
     if length > (most := _LONGEST.get(name, length)):
-        raise ValueError(f"ec_connector_extra_config: {name} has {length} bytes, the most is {most}")
+        raise ValueError(f"{where}: {name} has {length} bytes, the most is {most}")
 
 
 def check(config: Any) -> None:

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..daemon import Client, Item, Items, Mapping, Segment
-from ..errors import RingcacheError
 from ..tensor import _DTYPES
 from ._link import Link
+from ._pins import Pins
 from ._stats import Stats
 
 _logger: Final = logging.getLogger("vllm.ringcache")
@@ -94,24 +94,20 @@ class Scheduling:
     ) -> None:
         self._client = client
         self._wait = wait
-        self._seconds = seconds
         self._depth = depth
         self._loads = loads  # else it only says what need not be encoded
         self._clock = clock
         self._requests: dict[str, _Request] = {}
         self._entries: dict[str, _Entry] = {}
         self._loose: dict[str, None] = {}  # entries without a request, the oldest first
-        self._until = 0.0  # of the lease, the least
-        self._ends = 0.0  # the most: the daemon may have done what it did not answer
-        self._term = seconds  # as the daemon grants it
         self._link = Link(client, "scheduler", clock)
-        self._segment: Segment | None = None
-        self._mappable = False
+        self._pins = Pins(
+            client, self._link, LEASE, seconds=seconds, without=_WITHOUT, known=self._known, clock=clock
+        )
         self._promised: set[str] = set()
         self._confirmed: dict[str, Load] = {}
         self._step = 0
         self._under_way: deque[tuple[int, list[str]]] = deque()
-        self._to_release: dict[str, None] = {}
         self.stats = Stats()
 
     def watch(self) -> None:
@@ -211,11 +207,7 @@ class Scheduling:
         self._entries.clear()
         self._loose.clear()
         self._under_way.clear()
-        if self._ends > self._clock() and self._client.alive():
-            try:
-                self._client.release(LEASE)
-            except RingcacheError as e:
-                _logger.debug("The lease of the encoder connector was not released: %s", e)
+        self._pins.leave()
         self._client.close()
 
     def _admit(self, request: Any, computed: int) -> _Request:
@@ -301,11 +293,13 @@ class Scheduling:
         """Whether what is known of an item still holds."""
         if entry is None or entry.status == "pending":
             return False
-        now = self._clock()
         if entry.status == "miss":
-            return now - entry.asked < _MISS
-        # A restarted daemon keeps leases for a while. A client with a new epoch pins again.
-        return now < self._until - self._term / 2 and entry.epoch == self._client.current()
+            return self._clock() - entry.asked < _MISS
+        return self._pins.sure(entry.epoch)
+
+    def _known(self, name: str) -> bool:
+        entry = self._entries.get(name)
+        return entry is not None and entry.status != "miss"
 
     def _pin(self, wanted: Sequence[tuple[str, int]]) -> None:
         """Ask the daemon for items, each with the least number of rows that it must have."""
@@ -313,32 +307,11 @@ class Scheduling:
             return
         now = self._clock()
         names = [identifier for identifier, _ in wanted]
-        alive, epoch = self._client.alive(), self._client.epoch
-        try:
-            items = self._client.pin(LEASE, names, seconds=int(self._seconds))
-        except RingcacheError as e:
+        items = self._pins.ask(names)
+        if items is None:
             self.stats.add(failures=1)
-            self._link.failed(e, _WITHOUT)
             items = Items([Item("unavailable")] * len(names))
-            if getattr(e, "kind", "") == "away":
-                # The daemon may have pinned them all the same, if it was asked, or have them
-                # pinned of before.
-                asked = alive or epoch != self._client.epoch
-                if asked:
-                    self._ends = self._clock() + self._seconds
-                for name in names:
-                    if asked or ((known := self._entries.get(name)) and known.status != "miss"):
-                        self._to_release[name] = None
-        # Another thread may have connected the client anew by now, to another segment: what an
-        # answer is about is in the answer.
         hello = items.hello
-        if hello is not None:
-            self._term = min(self._seconds, hello.limits.seconds or self._seconds)
-            self._until = now + self._term
-            self._ends = self._clock() + self._seconds
-            self._seen_segment(hello.segment)
-            if self._mappable:
-                self._link.worked()
         answered = self._clock()
         for (identifier, rows), item in zip(wanted, items):
             entry = self._entries.get(identifier)
@@ -353,13 +326,13 @@ class Scheduling:
                 entry.load = self._load(identifier, item, rows, hello.segment)
                 entry.status = "hit" if entry.load else "miss"
                 if entry.load:
-                    self._to_release.pop(identifier, None)
+                    self._pins.keep([identifier])
                 else:
-                    self._to_release[identifier] = None
+                    self._pins.drop([identifier])
 
     def _load(self, identifier: str, item: Item, rows: int, segment: Segment) -> Load | None:
         """What a hit is, or nothing if it can't be the output of this item."""
-        if not self._mappable:
+        if not self._pins.mappable:
             return None
         try:
             dtype, shape = parse_note(item.note, item.size)
@@ -371,21 +344,6 @@ class Scheduling:
             _logger.warning("The stored output of %s can't be used, it is encoded: %s", identifier, e)
             return None
         return Load(identifier, segment, item.offset, item.size, dtype, shape)
-
-    def _seen_segment(self, segment: Segment) -> None:
-        if segment == self._segment:
-            return
-        if self._segment is not None:
-            # They are of an earlier epoch of the client, so _fresh is false for each.
-            _logger.warning("The daemon has a new segment: items of the old one are asked for anew")
-        self._segment = segment
-        # Promise nothing that can't be mapped: a worker that can't map the segment ends the engine.
-        try:
-            Mapping(segment).close()
-            self._mappable = True
-        except RingcacheError as e:
-            self._mappable = False
-            _logger.error("The daemon's segment can't be mapped, so nothing is loaded: %s", e)
 
     def _add_loose(self, identifier: str) -> None:
         self._loose[identifier] = None
@@ -422,27 +380,10 @@ class Scheduling:
             return
         del self._entries[identifier]
         if entry.status != "miss":
-            self._to_release[identifier] = None
+            self._pins.drop([identifier])
 
     def _release(self) -> None:
-        if not self._to_release:
-            return
-        if self._clock() >= self._ends:
-            self._to_release.clear()  # the lease has ended
-            return
-        # What workers may be copying stays pinned, also if it was asked for anew in vain.
-        names = [name for name in self._to_release if not self._loading(name)]
-        if not names:
-            return
-        try:
-            self._client.release(LEASE, names)
-        except RingcacheError as e:
-            if getattr(e, "kind", "") == "invalid":  # then it is again, the next time
-                _logger.warning("The daemon refused a release: %s", e)
-                self._to_release.clear()
-            return
-        for name in names:
-            self._to_release.pop(name, None)
+        self._pins.release(self._loading)
 
     def _loading(self, identifier: str) -> bool:
         entry = self._entries.get(identifier)

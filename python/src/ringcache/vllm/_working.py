@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from ..cuda import Driver
 from ..daemon import Client, Item, Mapping, Object, Segment
 from ..errors import DaemonError, RingcacheError
 from ..pin import TorchBytes
 from ._link import Link
+from ._mappings import Mappings
 from ._scheduling import Load, parse_note
 from ._stats import Stats
 
@@ -30,8 +30,6 @@ _SAVE_SECONDS: Final = 300  # that an output may take to be written, from the qu
 _PIECE: Final = 16 << 20  # bytes that are written between two looks at the clock
 _WITHOUT: Final = "outputs are not stored"  # is done while the daemon is away
 _AGAIN: Final = "again"  # the lease of promised items that are gone and are asked for by name
-
-_MAPPINGS: Final = 3  # that are kept: the daemon's, and those of before
 
 # Of a device's outputs that wait to be saved; beyond, one is not saved. They hold the device's memory.
 _QUEUE: Final = 64
@@ -63,11 +61,8 @@ class Worker:
         self._writable = saves
         self._wait = wait
         self._tenant = tenant
-        self._pin = pin
         self._device = device
-        self._lock = threading.Lock()  # of the mappings
-        self._mappings: dict[Segment, Mapping] = {}
-        self._pinned: dict[Segment, tuple[Driver, int]] = {}
+        self._mappings = Mappings(writable=saves, pin=pin, device=device)
         self._to_abort: dict[str, None] = {}
         self._link = Link(client, "worker")
         self._queue: queue.Queue[tuple[str, torch.Tensor, Any] | None] = queue.Queue(_QUEUE)
@@ -79,7 +74,7 @@ class Worker:
     def start(self) -> None:
         """Map the segment, and register it with the driver, before there are requests."""
         try:
-            self._mapping(self._client.hello().segment)
+            self._mappings.of(self._client.hello().segment)
             self._link.worked()
         except DaemonError as e:
             if self._saves:  # of what is loaded the scheduler speaks
@@ -158,22 +153,18 @@ class Worker:
         except DaemonError:
             pass
         self._client.close()
-        with self._lock:
-            for segment in list(self._mappings):
-                self._unmap(segment)
+        self._mappings.close()
 
     def _copy_out(self, load: Load) -> torch.Tensor:
         dtype = getattr(torch, load.dtype)
-        with self._lock:
-            mapping = self._mapped(load.segment)
-        view = mapping.view(load.offset, load.size)
+        view = self._mappings.of(load.segment).view(load.offset, load.size)
         source = torch.from_numpy(np.asarray(TorchBytes(view))).view(dtype).view(load.shape)
         if self._device.type == "cpu":
             return source.clone()
         target = torch.empty(load.shape, dtype=dtype, device=self._device)
         # Out of pages that are registered the device copies by itself. The pin is kept until
         # the step's output is there, which is after the copy, by the order of the stream.
-        target.copy_(source, non_blocking=load.segment in self._pinned)
+        target.copy_(source, non_blocking=self._mappings.pinned(load.segment))
         return target
 
     def _again(self, load: Load, cause: Exception) -> torch.Tensor:
@@ -235,7 +226,7 @@ class Worker:
                 raise
             (item,), hello = items, items.hello
             assert hello is not None
-            self._mapping(hello.segment)
+            self._mappings.of(hello.segment)
             self._link.worked()
             if item.status != "reserved":
                 # Pending may mean that this worker reserved it before, and the answer was lost.
@@ -287,9 +278,7 @@ class Worker:
     def _copy_in(self, segment: Segment, offset: int, tensor: torch.Tensor, deadline: float) -> None:
         """Write an output. Nothing is written that begins after the deadline, of time.monotonic: the
         room may be another object's some minutes later, when this process was stopped meanwhile."""
-        with self._lock:
-            mapping = self._mapped(segment)
-        view = mapping.view(offset, tensor.nbytes)
+        view = self._mappings.of(segment).view(offset, tensor.nbytes)
         target = torch.from_numpy(np.frombuffer(view, np.uint8)).view(tensor.dtype).view(tensor.shape)
         rows = max(1, _PIECE // max(1, tensor[:1].nbytes))
         for at in range(0, len(tensor), rows):
@@ -313,63 +302,3 @@ class Worker:
             size = tensor.nbytes
             del job, tensor, ready
             self._unqueued(size)
-
-    def _mapping(self, segment: Segment) -> Mapping:
-        with self._lock:
-            return self._mapped(segment)
-
-    def _mapped(self, segment: Segment) -> Mapping:
-        mapping = self._mappings.get(segment)
-        if mapping is None:
-            mapping = Mapping(segment, writable=self._writable)
-            self._mappings[segment] = mapping
-            self._register(segment, mapping)
-            while len(self._mappings) > _MAPPINGS:
-                self._unmap(next(iter(self._mappings)))
-        return mapping
-
-    def _unmap(self, segment: Segment) -> None:
-        mapping = self._mappings.pop(segment)
-        if segment in self._pinned:
-            driver, address = self._pinned.pop(segment)
-            try:
-                torch.cuda.synchronize(self._device)
-                driver.unregister(address)
-                driver.close()
-            except Exception as e:
-                _logger.warning("The segment %r stays pinned: %s", segment.name, e)
-                self._pinned[segment] = driver, address  # which keeps nothing mapped by itself
-                _kept.append(mapping)
-                return
-        mapping.close()
-
-    def _register(self, segment: Segment, mapping: Mapping) -> None:
-        """Pin the mapping, best effort."""
-        if not self._pin or self._device.type != "cuda":
-            return
-        began = time.monotonic()
-        address = TorchBytes(mapping.view(0, segment.size)).address
-        index = self._device.index
-        if index is None:
-            index = torch.cuda.current_device()
-        driver = None
-        try:
-            driver = Driver(index)
-            driver.register(address, segment.size, read_only=not self._writable)
-        except RingcacheError as e:
-            if driver is not None:
-                driver.close()
-            _logger.warning("The segment %r is not pinned, so loads block: %s", segment.name, e)
-            return
-        self._pinned[segment] = driver, address
-        _logger.info(
-            "Pinned %d bytes of segment %r for %s in %.2f s",
-            segment.size,
-            segment.name,
-            driver.name,
-            time.monotonic() - began,
-        )
-
-
-# Mappings that the driver goes on using.
-_kept: Final[list[Mapping]] = []
