@@ -77,7 +77,7 @@ var (
 	mLeases      = gauge("leases", "Open leases.")
 	mWaiting     = gauge("leases_waiting", "Leases from before the start whose client has not come back.")
 	mHeld        = gauge("leased_bytes", "Bytes that leases have pinned or reserved, each lease for itself.")
-	mMessages    = gauge("message_bytes", "Bytes that large requests, large replies and lookups of stat take: at most 48 MiB.")
+	mMessages    = gauge("message_bytes", "Bytes that large requests, large replies and lookups of stat take: at most 48 MiB, and 2 GiB more for LMCache's messages.")
 	mAccepted    = counter("connections_accepted_total", "Connections that were accepted.")
 	mRecovered   = counter("leases_recovered_total", "Leases that were taken over at the start.")
 	mEnded       = counter("leases_expired_total", "Leases that ended without their client's word: by time, or with its process.", "cause")

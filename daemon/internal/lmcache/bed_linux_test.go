@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/internal/shmfile"
@@ -90,6 +91,9 @@ func (b *bed) start() {
 		Limits: registry.Limits{Connections: 64, Sessions: 64, Leases: 64, Held: 1 << 20, Longest: time.Hour, Ordinary: time.Minute},
 	})
 	require.NoError(b, err)
+	if b.o.Rooms == nil {
+		b.o.Rooms = &fair.Rooms{Turns: fair.NewTurns(2), Bodies: fair.NewBudget(RoomOfBodies)}
+	}
 	b.o.Registry, b.o.Segment = b.registry, b.level.Segment()
 	b.server, err = NewServer(b.o)
 	require.NoError(b, err)
@@ -172,7 +176,7 @@ func (b *bed) tcp() string {
 
 func (b *bed) engineAt(address, id string, r release) *engine {
 	b.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
 	require.NoError(b, err)
 	b.Cleanup(func() { _ = conn.Close() })
 	e := &engine{bed: b, conn: conn, id: fmt.Sprintf("%-16s", id), release: r}

@@ -52,12 +52,14 @@ func NewGRPC(s *Server) *GRPC {
 		// Clients ping as they like: an end of the connection for that would be a failed call.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.MaxConcurrentStreams(maxCalls),
+		// A call may send so much before its message is read, see receive.
+		grpc.StaticStreamWindowSize(smallMessage), grpc.StaticConnWindowSize(smallMessage),
 	)
 	for name, methods := range services {
 		desc := grpc.ServiceDesc{ServiceName: "lmcache.mp." + name, HandlerType: (*any)(nil)}
 		for method, handle := range methods {
-			m := grpc.MethodDesc{MethodName: method, Handler: handler(name, method, handle)}
-			desc.Methods = append(desc.Methods, m)
+			m := grpc.StreamDesc{StreamName: method, Handler: handler(name, method, handle), ClientStreams: true}
+			desc.Streams = append(desc.Streams, m)
 		}
 		g.server.RegisterService(&desc, g)
 	}
@@ -83,6 +85,7 @@ type caller struct {
 	conn    *connection
 	id      string // of the client
 	release release
+	room    *room // of the call's messages; nil if nothing bounds them
 }
 
 // service has the methods of a service.
@@ -111,25 +114,28 @@ var releaseOfService = map[string]release{
 	"ManagementService": since057, "KVEventService": since057, "ExtensionService": since057,
 }
 
-// handler makes a gRPC handler of a method.
-func handler(service, name string, m method) grpc.MethodHandler {
-	return func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+// handler makes a gRPC handler of a method. To gRPC it is a stream, of which a handler is called before the
+// message is read.
+func handler(service, name string, m method) grpc.StreamHandler {
+	return func(srv any, stream grpc.ServerStream) error {
 		g := srv.(*GRPC)
-		q := m.request()
-		if err := decode(q); err != nil {
-			return nil, err
-		}
-		c, err := callerOf(ctx)
+		c, err := callerOf(stream.Context())
 		if err != nil {
-			return nil, status.Error(codes.FailedPrecondition, err.Error())
+			return status.Error(codes.FailedPrecondition, err.Error())
 		}
 		c.release = releaseOfService[service]
+		c.room = g.s.roomOf(c)
+		defer c.room.release()
+		q := m.request()
+		if err := receive(c, q); err != nil {
+			return err
+		}
 		p, err := answer(g.s, name, m, c, q)
 		if err != nil {
 			g.s.refused(name, err)
-			return nil, status.Error(codeOf(err), err.Error())
+			return status.Error(codeOf(err), err.Error())
 		}
-		return p, nil
+		return stream.SendMsg(p)
 	}
 }
 
@@ -145,6 +151,12 @@ func answer(s *Server, name string, m method, c caller, q proto.Message) (p prot
 			err = errors.New("lmcache: the server has a bug, which its log describes")
 		}
 	}()
+	if load, ok := q.(*mp.PrepareRetrieveRequest); ok && !c.room.forAnswer(s.answerBytes(load)) {
+		return nothing[name], nil // the call has ended
+	}
+	if name != "WaitPrefetchStatus" { // it waits for levels, and does little itself
+		defer s.takeTurn(c, q)()
+	}
 	return m.handle(s, c, q)
 }
 
@@ -335,7 +347,7 @@ func (i *identifier) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 		client.Leave()
 		return nil, nil, net.ErrClosed
 	}
-	conn := &connection{client: client, process: client.Process()}
+	conn := &connection{client: client, process: client.Process(), close: raw.Close}
 	info := &identified{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, conn: conn}
 	return &watchedConn{Conn: raw, closed: func() {
 		i.conns.remove(raw)

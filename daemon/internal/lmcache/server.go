@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/internal/loglimit"
@@ -21,6 +22,7 @@ import (
 // Options describe a Server.
 type Options struct {
 	Registry *registry.Registry
+	Rooms    *fair.Rooms  // that calls have a part of
 	Segment  tier.Segment // of the memory level of the registry's store
 	Dir      string       // of the segment
 	// ChunkSize is how many tokens a chunk has, at least: the first engine of 0.5.7 makes it a multiple of
@@ -231,6 +233,7 @@ func (c *client) release(names ...string) {
 type connection struct {
 	client  *registry.Client
 	process process.ID
+	close   func() error
 }
 
 // clientOf returns the client of an ID, locked, with a session that the connection uses from now on.
