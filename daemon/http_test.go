@@ -55,7 +55,7 @@ func testRunner(t testing.TB) *runner {
 // get asks the handler of a runner.
 func get(r *runner, method, path string) (int, string) {
 	w := httptest.NewRecorder()
-	r.handler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	r.handler(nil).ServeHTTP(w, httptest.NewRequest(method, path, nil))
 	return w.Code, w.Body.String()
 }
 

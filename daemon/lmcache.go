@@ -35,11 +35,27 @@ func parseLMCache(text string) (lmcacheAddress, error) {
 	return lmcacheAddress{}, fmt.Errorf("%q is not grpc+unix:///PATH, with a path of at most %d bytes, and not grpc://127.0.0.1:PORT", text, maxSocket)
 }
 
+// listen listens at an address that is no path.
+func (a lmcacheAddress) listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, a.network, a.address)
+	if err != nil {
+		return nil, fmt.Errorf("lmcache: %w; give another address", err)
+	}
+	return l, nil
+}
+
 // lmcacheService serves LMCache's clients. A nil one serves nobody.
 type lmcacheService struct {
+	server    *lmcache.Server
 	grpc      *lmcache.GRPC
 	sockets   []*socket
 	listeners []net.Listener
+}
+
+// lmcacheFile is where the protocol keeps what outlives the daemon.
+func (c Config) lmcacheFile() string {
+	return filepath.Join(cmp.Or(c.ShmDir, shmfile.DefaultDir), c.Name+shmfile.EnginesSuffix)
 }
 
 // openLMCache opens what the configuration says.
@@ -52,12 +68,12 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 	server, err := lmcache.NewServer(lmcache.Options{
 		Registry: r.registry, Rooms: r.rooms, Segment: segment, Dir: dir, ChunkSize: r.config.LMCacheChunkSize,
 		Engine: r.config.LMCacheEngine, Bodies: r.config.LMCacheBodies,
-		State: filepath.Join(dir, segment.Name+shmfile.EnginesSuffix), Logger: r.log,
+		State: r.config.lmcacheFile(), Logger: r.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s := &lmcacheService{grpc: lmcache.NewGRPC(server)}
+	s := &lmcacheService{server: server, grpc: lmcache.NewGRPC(server)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -77,10 +93,9 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 			s.listeners = append(s.listeners, socket.listeners...)
 			continue
 		}
-		var lc net.ListenConfig
-		l, err := lc.Listen(ctx, a.network, a.address)
+		l, err := a.listen(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("lmcache: %w", err)
+			return nil, err
 		}
 		s.listeners = append(s.listeners, l)
 	}
@@ -99,6 +114,20 @@ func (s *lmcacheService) serve(tasks *sync.WaitGroup, failed chan<- error) {
 			}
 		})
 	}
+}
+
+// check reports that clients can't find a socket any more. A listener that fails ends the daemon, as ours do.
+func (s *lmcacheService) check() error {
+	if s == nil {
+		return nil
+	}
+	var errs []error
+	for _, socket := range s.sockets {
+		if err := socket.check(); err != nil {
+			errs = append(errs, fmt.Errorf("lmcache: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // shutdown lets calls that are under way end, until ctx ends.

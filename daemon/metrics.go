@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -88,7 +89,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range allMetrics {
+	for _, m := range slices.Concat(allMetrics, lmcacheMetrics) {
 		to <- m.desc
 	}
 }
@@ -114,6 +115,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	collectStore(c.r.levels, send)
 	collectServer(c.r.server.Counters(), send, to)
+	if c.r.lmcache != nil {
+		collectLMCache(c.r.lmcache.server.Counts(), c.r.registry.Counts().Use, c.r.levels.store, send)
+	}
 }
 
 func collectStore(l *levels, send func(m metric, v float64, labels ...string)) {

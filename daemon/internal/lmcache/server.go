@@ -36,7 +36,7 @@ type Options struct {
 	Engine string
 	// Bodies is set if no engine maps the segment: bytes come and go within messages.
 	Bodies bool
-	// Lock is how long a request may wait between its look-up and its load. 0 is 5 minutes.
+	// Lock is in place of LockTime, for tests. 0 is LockTime.
 	Lock   time.Duration
 	Logger *slog.Logger // nil is silent
 }
@@ -51,6 +51,8 @@ type Server struct {
 	maxMessage int
 	segment    string // see segmentOf
 
+	counts counts
+
 	odd  loglimit.Limit // calls that are refused
 	save loglimit.Limit // failures to write the file
 
@@ -64,6 +66,9 @@ type Server struct {
 	chains *chains
 	asked  map[int64]bool // unknown workers that were told so by a Ping
 }
+
+// LockTime is how long a request may wait between its look-up and its load, and a store until its end.
+const LockTime = 5 * time.Minute
 
 // maxPending is how long a look-up is pending: a level that hangs is no reason to wait for ever.
 const maxPending = 30 * time.Second
@@ -80,7 +85,7 @@ func NewServer(o Options) (*Server, error) {
 		return nil, fmt.Errorf("lmcache: %w", err)
 	}
 	if o.Lock == 0 {
-		o.Lock = 5 * time.Minute
+		o.Lock = LockTime
 	}
 	s := &Server{
 		o: o, log: o.Logger, served: map[string]*client{}, owners: map[string]map[*client]struct{}{}, asked: map[int64]bool{},
