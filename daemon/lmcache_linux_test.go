@@ -214,7 +214,7 @@ func TestMetricsOfLMCache(t *testing.T) {
 		`lookup_early_exit_requests_total{reason="no_gpu_context"} 0`, "num_chunks_loaded_total 2", "l1_read_chunks_total 2", "l1_write_chunks_total 2",
 		"l1_evicted_chunks_total 0", "l1_memory_usage_bytes ", "l1_usage_ratio 0.", `l1_allocation_failure_chunks_total{during="l1_store"} 0`,
 		`l1_read_failure_chunks_total{during="l1_retrieve",reason="not_found"} 0`, "l2_store_completed_objects_chunks_total 2",
-		"l2_prefetch_load_completed_chunks_total 0", `l2_prefetch_failure_chunks_total{reason="l1_oom"} 0`, "l2_evicted_objects_chunks_total 0",
+		"l2_prefetch_load_completed_chunks_total 0", `l2_prefetch_failure_chunks_total{reason="l1_oom"} 0`, "l2_evicted_objects_chunks_total 0", "kv_events_log_depth 0",
 		`l2_usage_bytes{l2_name="disk"} `,
 	} {
 		require.Contains(t, body, "\nlmcache_mp_"+line)

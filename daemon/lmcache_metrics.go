@@ -42,6 +42,7 @@ var (
 	lPromoted    = lmcacheMetric(prometheus.CounterValue, "l2_prefetch_load_completed_chunks_total", "Objects that came from a lower level into memory.")
 	lNotPromoted = lmcacheMetric(prometheus.CounterValue, "l2_prefetch_failure_chunks_total", "Objects of a lower level that did not get into memory.", "reason")
 	lLowerGone   = lmcacheMetric(prometheus.CounterValue, "l2_evicted_objects_chunks_total", "Objects that were evicted from lower levels.")
+	lEvents      = lmcacheMetric(prometheus.GaugeValue, "kv_events_log_depth", "Events of KV that a subscriber can still get.")
 	lLowerUsed   = lmcacheMetric(prometheus.GaugeValue, "l2_usage_bytes", "Bytes of objects of a lower level. Not there if unknown.", "l2_name")
 )
 
@@ -61,6 +62,7 @@ func collectLMCache(n lmcache.Counts, use registry.Use, store *tier.Store, send 
 	count(lActive, int64(n.Pending))
 	count(lLoaded, n.Loaded)
 	count(lRead, n.Read)
+	count(lEvents, int64(n.Events))
 	count(lNotRead, n.NotRead, "l1_retrieve", "not_found")
 	count(lNotRead, n.WriteLocked, "l1_retrieve", "write_locked")
 

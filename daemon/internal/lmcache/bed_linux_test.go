@@ -94,6 +94,7 @@ func (b *bed) start() {
 	if b.o.Rooms == nil {
 		b.o.Rooms = &fair.Rooms{Turns: fair.NewTurns(2), Bodies: fair.NewBudget(RoomOfBodies)}
 	}
+	b.o.Store, b.o.Memory = b.store, b.level
 	b.o.Registry, b.o.Segment = b.registry, b.level.Segment()
 	b.server, err = NewServer(b.o)
 	require.NoError(b, err)

@@ -32,6 +32,7 @@ type Counts struct {
 	Requests int // that have look-ups
 	Pending  int // look-ups that wait for lower levels
 	Workers  int // that are registered
+	Events   int // of KV, that a subscriber could still get
 }
 
 // EarlyExitReasons are why a look-up does not look at the cache: no worker of the model is registered that can
@@ -134,6 +135,9 @@ func (s *Server) Counts() Counts {
 	s.counts.mu.Lock()
 	n := s.counts.n
 	s.counts.mu.Unlock()
+	s.events.mu.Lock()
+	n.Events = len(s.events.log)
+	s.events.mu.Unlock()
 	var all []*client
 	s.mu.Lock()
 	n.Requests, n.Workers = len(s.owners), len(s.state.Instances)

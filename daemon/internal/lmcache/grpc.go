@@ -61,16 +61,29 @@ func NewGRPC(s *Server) *GRPC {
 			m := grpc.StreamDesc{StreamName: method, Handler: handler(name, method, handle), ClientStreams: true}
 			desc.Streams = append(desc.Streams, m)
 		}
+		if name == "ObservabilityService" {
+			desc.Streams = append(desc.Streams, eventStream(name))
+		}
 		g.server.RegisterService(&desc, g)
 	}
+	const events = "KVEventService"
+	g.server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "lmcache.mp." + events, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{eventStream(events)},
+	}, g)
 	return g
 }
 
 // Serve answers the clients of a listener until Shutdown, which closes it; then it returns nil.
-func (g *GRPC) Serve(l net.Listener) error { return g.server.Serve(l) }
+func (g *GRPC) Serve(l net.Listener) error {
+	if err := g.server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // which it is if Shutdown was faster
+		return err
+	}
+	return nil
+}
 
 // Shutdown lets calls that are under way end, until ctx ends, and closes listeners and connections.
 func (g *GRPC) Shutdown(ctx context.Context) {
+	g.s.events.close()
 	stop := context.AfterFunc(ctx, func() {
 		g.conns.close() // Stop waits for those that have said nothing yet
 		g.server.Stop()
@@ -206,6 +219,9 @@ var services = func() map[string]service {
 	})
 	experimental := on(func(s *Server, c caller, _ *mp.GetExperimentalRequest) (proto.Message, error) {
 		s.note(c)
+		if c.release == since056 && s.events.memory != nil { // clients of 0.5.7 subscribe without asking
+			return &mp.GetExperimentalResponse{Names: []string{eventCapability}}, nil
+		}
 		return &mp.GetExperimentalResponse{}, nil
 	})
 	ping := on(func(s *Server, c caller, q *mp.PingRequest) (proto.Message, error) {

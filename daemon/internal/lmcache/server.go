@@ -22,9 +22,12 @@ import (
 // Options describe a Server.
 type Options struct {
 	Registry *registry.Registry
-	Rooms    *fair.Rooms  // that calls have a part of
-	Segment  tier.Segment // of the memory level of the registry's store
-	Dir      string       // of the segment
+	Rooms    *fair.Rooms // that calls have a part of
+	// Store and Memory are those of the registry, for events of KV; without Memory there are none.
+	Store   *tier.Store
+	Memory  tier.MemoryLevel
+	Segment tier.Segment // of the memory level of the registry's store
+	Dir     string       // of the segment
 	// ChunkSize is how many tokens a chunk has, at least: the first engine of 0.5.7 makes it a multiple of
 	// its blocks. 0 is 256.
 	ChunkSize int
@@ -52,6 +55,7 @@ type Server struct {
 	segment    string // see segmentOf
 
 	counts counts
+	events events
 
 	odd  loglimit.Limit // calls that are refused
 	save loglimit.Limit // failures to write the file
@@ -91,6 +95,7 @@ func NewServer(o Options) (*Server, error) {
 		o: o, log: o.Logger, served: map[string]*client{}, owners: map[string]map[*client]struct{}{}, asked: map[int64]bool{},
 		patience: maxPending, maxMessage: maxMessage,
 	}
+	s.events.init(o)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

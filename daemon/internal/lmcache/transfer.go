@@ -215,6 +215,7 @@ func (s *Server) commitStore(by caller, q *mp.CommitStoreRequest) bool {
 		s.refused("CommitStore", err)
 		return false
 	}
+	s.events.stored(&call, keys)
 	return true
 }
 
@@ -270,6 +271,7 @@ func (s *Server) commitBodies(q *call, m *mp.CommitStoreRequest) bool {
 	if err != nil {
 		return giveUp(err)
 	}
+	s.events.stored(q, keys)
 	q.c.release(lease)
 	return true
 }
