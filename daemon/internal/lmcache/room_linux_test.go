@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,13 +30,17 @@ func withBodies(bytes int64) func(*bed) {
 func TestLargeMessagesShareABudget(t *testing.T) {
 	b := newBed(t, withBodies(1<<20))
 	address := b.tcp()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // what is not given back is waited for for ever
+	defer cancel()
 	var calls sync.WaitGroup
 	for i := range 6 {
 		e := b.engineAt(address, string(rune('a'+i)), since057)
 		calls.Go(func() {
 			for range 5 {
-				p := &mp.CommitStoreResponse{}
-				assert.NoError(t, e.call("EngineDrivenService/CommitStore", &mp.CommitStoreRequest{Data: make([]byte, 300<<10)}, p))
+				q, p := &mp.CommitStoreRequest{Data: make([]byte, 300<<10)}, &mp.CommitStoreResponse{}
+				if !assert.NoError(t, e.conn.Invoke(metadata.AppendToOutgoingContext(ctx, idHeader, e.id), "/lmcache.mp.EngineDrivenService/CommitStore", q, p)) {
+					return
+				}
 			}
 		})
 	}
