@@ -63,7 +63,11 @@ func (c Config) Check(ctx context.Context) []Finding {
 		if err != nil {
 			return "", err
 		}
-		return c.HTTP + " is free", l.Close()
+		text := c.HTTP + " is free"
+		if keys, _ := c.httpKeys(); len(keys) > 0 { // they are validated
+			text += fmt.Sprintf(", and one of %d keys opens it", len(keys))
+		}
+		return text, l.Close()
 	})
 	return append(f, c.Hints()...)
 }

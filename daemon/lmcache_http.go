@@ -71,6 +71,7 @@ func (r *runner) lmcacheStatus() map[string]any {
 	return map[string]any{
 		"is_healthy": all, "engine_type": "ringcache", "chunk_size": r.lmcache.server.ChunkSize(), "hash_algorithm": "blake3",
 		"active_sessions": n.Requests, "active_prefetch_jobs": n.Pending, "storage_manager": storage,
+		"kv_events":                        map[string]any{"enabled": true, "log_depth": n.Events},
 		"registered_non_cuda_instance_ids": ids, "non_cuda_context_meta": meta,
 	}
 }

@@ -41,8 +41,8 @@ func TestPathsOfLMCache(t *testing.T) {
 	require.Equal(t, 200, code)
 	for name, want := range map[string]any{
 		"is_healthy": true, "chunk_size": 256.0, "hash_algorithm": "blake3", "active_sessions": 1.0, "active_prefetch_jobs": 0.0,
-		"registered_non_cuda_instance_ids": []any{1.0},
-		"non_cuda_context_meta":            map[string]any{"1": map[string]any{"model_name": "m", "world_size": 1.0, "block_size": 16.0, "use_mla": false}},
+		"registered_non_cuda_instance_ids": []any{1.0}, "kv_events": map[string]any{"enabled": true, "log_depth": 0.0},
+		"non_cuda_context_meta": map[string]any{"1": map[string]any{"model_name": "m", "world_size": 1.0, "block_size": 16.0, "use_mla": false}},
 	} {
 		require.Equal(t, want, v[name], name)
 	}

@@ -172,9 +172,7 @@ func (e *events) append(c *knownChunk, stored bool) {
 	for ; e.logTokens > maxEventTokens; drop++ {
 		e.logTokens -= e.log[drop].tokens()
 	}
-	if e.log = e.log[drop:]; drop > 0 && cap(e.log) < 2*len(e.log) { // append makes a new array when it is full
-		e.log = slices.Clip(e.log)
-	}
+	e.log = e.log[drop:]
 	close(e.changed)
 	e.changed = make(chan struct{})
 }

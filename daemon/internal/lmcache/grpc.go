@@ -53,7 +53,7 @@ func NewGRPC(s *Server) *GRPC {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.MaxConcurrentStreams(maxCalls),
 		// A call may send so much before its message is read, see receive.
-		grpc.StaticStreamWindowSize(smallMessage), grpc.StaticConnWindowSize(smallMessage),
+		grpc.StaticStreamWindowSize(smallMessage), grpc.StaticConnWindowSize(1<<20),
 	)
 	for name, methods := range services {
 		desc := grpc.ServiceDesc{ServiceName: "lmcache.mp." + name, HandlerType: (*any)(nil)}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/runtime/protoiface"
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
@@ -25,6 +26,9 @@ const (
 
 	// smallMessage are the bytes of a message that always has room.
 	smallMessage = 64 << 10
+
+	// maxDepth is more than messages are nested.
+	maxDepth = 10
 
 	// messageTime is how long a message that has room may be on its way.
 	messageTime = 2 * time.Minute
@@ -113,7 +117,9 @@ func receive(c caller, q proto.Message) error {
 	b := parts.Materialize()
 	parts.Free()
 	m := q.ProtoReflect() // bytes of chunks stay where they are, which proto.Unmarshal would copy
-	_, err = m.ProtoMethods().Unmarshal(protoiface.UnmarshalInput{Message: m, Buf: b, Flags: protoiface.UnmarshalAliasBuffer, Depth: 100})
+	_, err = m.ProtoMethods().Unmarshal(protoiface.UnmarshalInput{
+		Message: m, Buf: b, Flags: protoiface.UnmarshalAliasBuffer, Resolver: protoregistry.GlobalTypes, Depth: maxDepth,
+	})
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "lmcache: %v", err)
 	}

@@ -60,6 +60,7 @@ func TestKeysAreReadFromFiles(t *testing.T) {
 	keys, err := c.httpKeys()
 	require.NoError(t, err)
 	require.Equal(t, []string{"the key", "another"}, texts(keys))
+	require.Contains(t, about(c.Check(t.Context()), "http")[0].Text, "is free, and one of 2 keys opens it")
 	for _, file := range []string{filepath.Join(t.TempDir(), "none"), write(t, ""), write(t, " \n"), write(t, "a\nb\n"), t.TempDir()} {
 		c.HTTPKeyFile = []string{file}
 		require.ErrorContains(t, c.Validate(), "http-key-file: ", file)
