@@ -1,6 +1,7 @@
 # make demo        photos through shared memory to Python workers; PEER=vllm: to vLLM's
 #                  own reader, PEER=engine: through an HTTP server to a whole vLLM engine;
-#                  PEER=encoder: two vLLM engines that share encoder outputs through the daemon
+#                  PEER=encoder: two vLLM engines that share encoder outputs through the daemon;
+#                  PEER=kv: two vLLM engines with LMCache that share the KV of a long prompt
 # make test        everything but the real vLLM
 # make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
@@ -56,6 +57,7 @@ bin/ringcache:
 demo:
 	@if [ "$(PEER)" = engine ]; then exec interop/e2e/demo.sh $(DEMO_ARGS); fi; \
 	if [ "$(PEER)" = encoder ]; then exec interop/e2e/encoder_demo.sh $(DEMO_ARGS); fi; \
+	if [ "$(PEER)" = kv ]; then exec interop/e2e/kv_demo.sh $(DEMO_ARGS); fi; \
 	if [ "$(PEER)" = vllm ]; then python=$$(scripts/progress.sh "the environment of vLLM" interop/setup.sh)/bin/python; \
 	else python=$$(scripts/progress.sh "the Python environment" scripts/python-env.sh); fi; \
 	scripts/progress.sh "building the demo" go build -o bin/demo ./examples/demo; \

@@ -25,8 +25,8 @@
 //   - Outputs of encoders, chunks or anything else that should outlive the engine that
 //     computed it, in memory, on disk and in Redis: package tier. The books of an
 //     engine's encoder cache, keys and files of outputs: package encoder.
-//   - One encoder cache for several unmodified vLLM engines: the command ringcache serve and
-//     docs/encoder.md. Inside a program of your own: package daemon; a client in Go:
+//   - One cache of encoder outputs or of KV for several unmodified vLLM engines: the command
+//     ringcache serve, docs/encoder.md and docs/kv.md. Inside a program of your own: package daemon; a client in Go:
 //     package daemon/client.
 //   - A proxy or router that mirrors an engine's cache: package lrusync.
 //   - Chunks of KV caches, by the keys of LMCache or vLLM: package kv.

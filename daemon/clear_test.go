@@ -28,6 +28,24 @@ func TestClearOfWhatIsNoSpace(t *testing.T) {
 	p.ok(wire.Request{Op: wire.Clear})
 }
 
+// TestClearOfAPrefix: all spaces that begin so, and no other.
+func TestClearOfAPrefix(t *testing.T) {
+	b := newBed(t, nil)
+	p := b.hello(session1)
+	spaces := []string{"kv.model.worker0", "kv.model.worker1", "kv.models.worker0", "kv"}
+	for _, in := range spaces {
+		items := p.ok(wire.Request{Op: wire.Reserve, Lease: "l", Space: in, Objects: objects("a")}).Items
+		b.write(items[0], "a")
+		p.ok(wire.Request{Op: wire.Commit, Lease: "l", Space: in, Names: []string{"a"}})
+	}
+	p.ok(wire.Request{Op: wire.Clear, Space: "kv.model.", Prefix: true})
+	b.eventually("they are cleared", func() bool { return !p.ok(wire.Request{Op: wire.Stat}).State.Clearing })
+	for i, want := range []wire.Status{wire.StatusMiss, wire.StatusMiss, wire.StatusHit, wire.StatusHit} {
+		require.Equal(t, want, p.ok(wire.Request{Op: wire.Pin, Lease: "l", Space: spaces[i], Names: []string{"a"}}).Items[0].Status, spaces[i])
+	}
+	p.release("l")
+}
+
 // TestClearLogFlood: a client that clears in a loop fills no log: a line for each state and minute.
 func TestClearLogFlood(t *testing.T) {
 	var log syncBuffer

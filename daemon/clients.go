@@ -79,7 +79,11 @@ func (c *connection) clear(q *wire.Request) (*wire.Reply, error) {
 	}
 	state := c.server.State() // before it begins, since it may be done at once
 	state.Clearing = true
-	if err := c.session.user.Clear(q.Space); err != nil {
+	erase := c.session.user.Clear
+	if q.Prefix {
+		erase = c.session.user.ClearPrefix
+	}
+	if err := erase(q.Space); err != nil {
 		return nil, err
 	}
 	return &wire.Reply{State: &state}, nil

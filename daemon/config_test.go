@@ -312,7 +312,11 @@ func TestValuesThatAreRefused(t *testing.T) {
 		{map[string]string{"http": ":9401"}, "is reached from other machines"},
 		{map[string]string{"lmcache": "grpc://0.0.0.0:9500"}, "is reached from other machines"},
 		{map[string]string{"lmcache": "grpc+unix://kv.sock"}, "is not grpc+unix:///PATH"},
-		{map[string]string{"lmcache": "tcp://127.0.0.1:9500"}, "is not grpc+unix:///PATH"},
+		{map[string]string{"lmcache": "tcp://0.0.0.0:9500"}, "use tcp://127.0.0.1:9500"},
+		{map[string]string{"lmcache": "tcp://127.0.0.1"}, "is not grpc+unix:///PATH"},
+		{map[string]string{"lmcache": "ipc://kv.sock"}, "is not grpc+unix:///PATH or ipc:///PATH"},
+		{map[string]string{"lmcache": "ipc://@abstract"}, "is not grpc+unix:///PATH or ipc:///PATH"},
+		{map[string]string{"lmcache": "inproc://kv"}, "is not grpc+unix:///PATH"},
 		{map[string]string{"http": "127.0.0.1.evil.example:1"}, "is reached from other machines"},
 		{map[string]string{"http": "127.0.0.1:99999"}, "is not HOST:PORT"},
 		{map[string]string{"http": "example.com:1", "http-any": "true"}, "is no IP address"},
@@ -335,7 +339,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 	}
 	for _, flags := range []map[string]string{
 		{"http": "0.0.0.0:9401", "http-any": "true"}, {"http": ":9401", "http-any": "true"}, {"http": "localhost:1"}, {"http": "[::1]:1"},
-		{"lmcache": "grpc+unix:///run/kv,grpc://127.0.0.1:9500"}, {"http": "off", "http-any": "true"},
+		{"lmcache": "grpc+unix:///run/kv,grpc://127.0.0.1:9500"}, {"lmcache": "ipc:///run/kv,tcp://127.0.0.1:9500"}, {"http": "off", "http-any": "true"},
 		{"redis": "h:1,h:2"}, {"redis": "unix:///run/redis.sock"}, {"disk": "/x?layout=vllm-ec&space=s"}, {"drain": "0s"},
 	} {
 		_, err := Sources{Flags: flags}.Load()

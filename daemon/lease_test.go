@@ -33,6 +33,30 @@ func (b *bed) lease(name string) *wire.Lease {
 	return nil
 }
 
+// TestLeasesOfNames: with names, a list says how many of them each lease has.
+func TestLeasesOfNames(t *testing.T) {
+	b := newBed(t, nil)
+	p := b.hello(session1)
+	p.store(b, "a", "b", "c")
+	p.pin("pins", "a", "b")
+	p.reserve("reserves", "d")
+	p.pin("others", "c")
+	has := func(q wire.Request) map[string]int {
+		out := map[string]int{}
+		for _, l := range p.ok(q).Leases {
+			out[l.Name] = l.Names
+		}
+		return out
+	}
+	require.Equal(t, map[string]int{session1 + "/pins": 1, session1 + "/reserves": 1, session1 + "/others": 0},
+		has(wire.Request{Op: wire.Stat, List: true, Space: space, Names: []string{"b", "d", "none"}}))
+	require.Equal(t, map[string]int{session1 + "/pins": 1, session1 + "/reserves": 0, session1 + "/others": 0},
+		has(wire.Request{Op: wire.Stat, List: true, Space: space, Names: []string{"a", "a"}}), "fewer names than the lease has")
+	require.Equal(t, map[string]int{session1 + "/pins": 0, session1 + "/reserves": 0, session1 + "/others": 0}, has(wire.Request{Op: wire.Stat, List: true}))
+	require.Empty(t, has(wire.Request{Op: wire.Stat, Space: space, Names: []string{"b"}}))
+	p.release("pins", "reserves", "others")
+}
+
 // TestTimes: pins end with the time of their lease, which asking again extends. Reservations end later.
 func TestTimes(t *testing.T) {
 	b := newBed(t, nil)

@@ -16,23 +16,39 @@ import (
 )
 
 // lmcacheAddress is where clients of LMCache connect.
-type lmcacheAddress struct{ network, address string }
+type lmcacheAddress struct {
+	network, address string
+	zmq              bool // otherwise gRPC
+}
 
 // parseLMCache reads an address as LMCache's own options have it.
 func parseLMCache(text string) (lmcacheAddress, error) {
 	u, err := url.Parse(text)
-	switch {
-	case err != nil:
+	if err != nil {
 		return lmcacheAddress{}, fmt.Errorf("%q is no URL: %w", text, err)
-	case u.Scheme == "grpc+unix" && filepath.IsAbs(u.Path) && u.Host == "" && len(u.Path) <= maxSocket:
-		return lmcacheAddress{"unix", u.Path}, nil
-	case u.Scheme == "grpc" && u.Port() != "" && strings.Trim(u.Path, "/") == "":
-		if !loopback(u.Host) { // the protocol has no password, and KV is what users have said
-			return lmcacheAddress{}, fmt.Errorf("%q is reached from other machines, without a password: use grpc://127.0.0.1:%s, or a unix socket", text, u.Port())
-		}
-		return lmcacheAddress{"tcp", u.Host}, nil
 	}
-	return lmcacheAddress{}, fmt.Errorf("%q is not grpc+unix:///PATH, with a path of at most %d bytes, and not grpc://127.0.0.1:PORT", text, maxSocket)
+	zmq := u.Scheme == "ipc" || u.Scheme == "tcp"
+	switch u.Scheme {
+	case "grpc+unix", "ipc":
+		if filepath.IsAbs(u.Path) && u.Host == "" && len(u.Path) <= maxSocket {
+			return lmcacheAddress{"unix", u.Path, zmq}, nil
+		}
+	case "grpc", "tcp":
+		if u.Port() == "" || strings.Trim(u.Path, "/") != "" {
+			break
+		}
+		if !loopback(u.Host) { // the protocol has no password, and KV is what users have said
+			return lmcacheAddress{}, fmt.Errorf("%q is reached from other machines, without a password: use %s://127.0.0.1:%s, or a unix socket", text, u.Scheme, u.Port())
+		}
+		return lmcacheAddress{"tcp", u.Host, zmq}, nil
+	}
+	return lmcacheAddress{}, fmt.Errorf("%q is not grpc+unix:///PATH or ipc:///PATH, with a path of at most %d bytes, and not grpc://127.0.0.1:PORT or tcp://127.0.0.1:PORT", text, maxSocket)
+}
+
+// lmcacheCarrier serves LMCache's clients by gRPC or by ZMQ.
+type lmcacheCarrier interface {
+	Serve(l net.Listener) error
+	Shutdown(ctx context.Context)
 }
 
 // listen listens at an address that is no path.
@@ -48,9 +64,14 @@ func (a lmcacheAddress) listen(ctx context.Context) (net.Listener, error) {
 // lmcacheService serves LMCache's clients. A nil one serves nobody.
 type lmcacheService struct {
 	server    *lmcache.Server
-	grpc      *lmcache.GRPC
+	grpc, zmq lmcacheCarrier
 	sockets   []*socket
-	listeners []net.Listener
+	listeners []lmcacheListener
+}
+
+type lmcacheListener struct {
+	net.Listener
+	carrier lmcacheCarrier
 }
 
 // lmcacheFile is where the protocol keeps what outlives the daemon.
@@ -73,7 +94,8 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 	if err != nil {
 		return nil, err
 	}
-	s := &lmcacheService{server: server, grpc: lmcache.NewGRPC(server)}
+	s := &lmcacheService{server: server, grpc: lmcache.NewGRPC(server), zmq: lmcache.NewZMQ(server)}
+	r.server.layouts = server.Layouts
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -84,20 +106,26 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 		if err != nil {
 			return nil, err
 		}
+		carrier := s.grpc
+		if a.zmq {
+			carrier = s.zmq
+		}
 		if a.network == "unix" {
 			socket, err := makeSocket(ctx, a.address)
 			if err != nil {
 				return nil, fmt.Errorf("lmcache: %w", err)
 			}
 			s.sockets = append(s.sockets, socket)
-			s.listeners = append(s.listeners, socket.listeners...)
+			for _, l := range socket.listeners {
+				s.listeners = append(s.listeners, lmcacheListener{l, carrier})
+			}
 			continue
 		}
 		l, err := a.listen(ctx)
 		if err != nil {
 			return nil, err
 		}
-		s.listeners = append(s.listeners, l)
+		s.listeners = append(s.listeners, lmcacheListener{l, carrier})
 	}
 	return s, nil
 }
@@ -109,7 +137,7 @@ func (s *lmcacheService) serve(tasks *sync.WaitGroup, failed chan<- error) {
 	}
 	for _, l := range s.listeners {
 		tasks.Go(func() {
-			if err := s.grpc.Serve(l); err != nil {
+			if err := l.carrier.Serve(l.Listener); err != nil {
 				failed <- fmt.Errorf("the listener at %s: %w", l.Addr(), err)
 			}
 		})
@@ -132,9 +160,13 @@ func (s *lmcacheService) check() error {
 
 // shutdown lets calls that are under way end, until ctx ends.
 func (s *lmcacheService) shutdown(ctx context.Context) {
-	if s != nil {
-		s.grpc.Shutdown(ctx)
+	if s == nil {
+		return
 	}
+	var both sync.WaitGroup
+	both.Go(func() { s.grpc.Shutdown(ctx) })
+	both.Go(func() { s.zmq.Shutdown(ctx) })
+	both.Wait()
 }
 
 // close closes what is open, and removes sockets.

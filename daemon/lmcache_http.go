@@ -8,6 +8,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache"
 	"github.com/ringcache/ringcache/kv"
+	"github.com/ringcache/ringcache/tier"
 )
 
 // handleLMCache answers the paths of LMCache's own server that mean the same here.
@@ -52,7 +53,7 @@ func (r *runner) lmcacheStatus() map[string]any {
 			storage["l1_manager"] = map[string]any{
 				"is_healthy": err == nil, "total_object_count": u.Objects, "memory_used_bytes": u.Bytes, "memory_total_bytes": u.Capacity,
 				"memory_configured_bytes": u.Capacity, "memory_usage_ratio": ratio(u),
-				"read_ttl_seconds": lmcache.LockTime.Seconds(), "write_ttl_seconds": lmcache.LockTime.Seconds(),
+				"read_ttl_seconds": lmcache.LockTime.Seconds(), "write_ttl_seconds": (lmcache.LockTime + tier.WriteTime).Seconds(),
 			}
 			storage["l1_usage"] = []int64{u.Bytes, u.Capacity}
 			continue

@@ -51,6 +51,7 @@ func TestPathsOfLMCache(t *testing.T) {
 	require.Equal(t, 2.0, memory["total_object_count"])
 	require.Equal(t, float64(r.levels.store.State().Levels[0].Usage.Bytes), memory["memory_used_bytes"])
 	require.Equal(t, 300.0, memory["read_ttl_seconds"])
+	require.Equal(t, 900.0, memory["write_ttl_seconds"], "what is reserved stays for ten minutes more")
 	require.Equal(t, 1.0, storage["num_l2_adapters"])
 	require.Equal(t, "disk", storage["l2_adapters"].([]any)[0].(map[string]any)["type"])
 

@@ -34,6 +34,8 @@ type Server struct {
 	patience patience
 	features []string // of the protocol, see docs/daemon.md; none yet
 
+	layouts func() []string // of KV caches, as JSON; nil if no engine can register one. Set before Serve.
+
 	panic loglimit.Limit
 	busy  loglimit.Limit
 	away  loglimit.Limit // errors of listeners
@@ -231,18 +233,21 @@ func (s *Server) SetLimits(l Limits) error {
 }
 
 // Leases lists the open leases, in the order of their names, but at most 16384.
-func (s *Server) Leases() []wire.Lease {
+func (s *Server) Leases() []wire.Lease { return s.leases(nil) }
+
+// leases is Leases, with how many of some objects each has.
+func (s *Server) leases(keys []tier.Key) []wire.Lease {
 	now := time.Now()
 	if s.o.now != nil {
 		now = s.o.now()
 	}
-	found := s.registry.Leases(maxListed)
+	found := s.registry.Leases(maxListed, keys...)
 	out := make([]wire.Lease, len(found))
 	for i, l := range found {
 		if l.Protocol != protocol && l.Protocol != "" {
 			l.ID = l.Protocol + "/" + l.ID
 		}
-		out[i] = wire.Lease{Name: text(l.ID), Client: text(l.Label), PID: l.PID, Pinned: l.Pinned, Reserved: l.Reserved, Bytes: l.Bytes, Waiting: l.Waiting}
+		out[i] = wire.Lease{Name: text(l.ID), Client: text(l.Label), PID: l.PID, Pinned: l.Pinned, Reserved: l.Reserved, Bytes: l.Bytes, Waiting: l.Waiting, Names: l.Has}
 		if !l.Expired {
 			out[i].Seconds = max(1, int64((l.Until.Sub(now)+time.Second-1)/time.Second)) // 0 has another meaning
 		}

@@ -42,7 +42,15 @@ func (c *connection) stat(q *wire.Request) *wire.Reply {
 	state := s.State()
 	p := &wire.Reply{State: &state}
 	if q.List {
-		p.Leases, p.Clients = s.Leases(), s.clientList()
+		keys := make([]tier.Key, len(q.Names))
+		for i, name := range q.Names {
+			keys[i] = tier.Key{Space: q.Space, Name: name}
+		}
+		p.Leases, p.Clients = s.leases(keys), s.clientList()
+		c.work.cost += len(p.Leases) * len(keys) / namesOfTurn
+		if s.layouts != nil {
+			p.Layouts = s.layouts()
+		}
 	}
 	if len(q.Names) == 0 {
 		return p

@@ -51,16 +51,16 @@ func (c Config) problems() []problem {
 		x.problems(&all)
 		oneOf(x.key+"-write", x.write, "back", "around")
 	}
-	taken := map[lmcacheAddress]bool{{"unix", c.Socket}: true}
+	taken := map[string]bool{c.Socket: true}
 	for _, u := range c.LMCache {
 		a, err := parseLMCache(u)
 		switch {
 		case err != nil:
 			wrong("lmcache", "%v", err)
-		case taken[a]:
+		case taken[a.address]:
 			wrong("lmcache", "%q is given twice, or is the socket", u)
 		}
-		taken[a] = true
+		taken[a.address] = true
 	}
 	if len(c.LMCacheEngine) > maxLMCacheEngine || !utf8.ValidString(c.LMCacheEngine) {
 		wrong("lmcache-engine", "it has %d bytes, and %d of UTF-8 are the most", len(c.LMCacheEngine), maxLMCacheEngine)

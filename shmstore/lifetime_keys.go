@@ -14,7 +14,7 @@ func (l *lifetime) usable(o *Object) (ok bool) {
 	return ok || err != nil
 }
 
-// find returns the object under a key that can be given to one more request. It counts as a hit.
+// find returns the object under a key that can be given to one more request.
 func (l *lifetime) find(key string) (*Object, error) {
 	o, ok := l.index[key]
 	if ok && !l.usable(o) {
@@ -24,7 +24,6 @@ func (l *lifetime) find(key string) (*Object, error) {
 	if !ok {
 		return nil, l.notFound(key)
 	}
-	l.space.evictor.Hit(&o.cached)
 	l.releaseIfOver(o)
 	return o, nil
 }

@@ -7,9 +7,15 @@ import (
 )
 
 // Lookup returns the object under a key, which stays until the request ends. n is the
-// number of uses that PayloadOwner.Use gets; with 0 the object is only kept. Lookup
-// fails with [ErrNotFound], [ErrEnded], or the owner's error.
-func (r *Request) Lookup(key string, n int) (*Object, error) {
+// number of uses that PayloadOwner.Use gets; with 0 the object is only kept. To eviction
+// it is a use either way. Lookup fails with [ErrNotFound], [ErrEnded], or the owner's error.
+func (r *Request) Lookup(key string, n int) (*Object, error) { return r.lookup(key, n, true) }
+
+// HoldKey is Lookup with 0 uses, and no use to eviction either: for work on an object that
+// nobody has asked for, such as copying it elsewhere.
+func (r *Request) HoldKey(key string) (*Object, error) { return r.lookup(key, 0, false) }
+
+func (r *Request) lookup(key string, n int, hit bool) (*Object, error) {
 	if err := r.lockOpen(); err != nil {
 		return nil, err
 	}
@@ -18,10 +24,13 @@ func (r *Request) Lookup(key string, n int) (*Object, error) {
 		return nil, err
 	}
 	o, err := r.s.lifetime.find(key)
-	if err == nil {
-		err = r.lease(o, n)
-	}
 	if err != nil {
+		return nil, err
+	}
+	if hit {
+		r.s.space.evictor.Hit(&o.cached)
+	}
+	if err := r.lease(o, n); err != nil {
 		return nil, err
 	}
 	return o, nil

@@ -109,6 +109,31 @@ func TestAChainLargerThanMemory(t *testing.T) {
 	})
 }
 
+// TestTailDoesNotEvictItsHead: of three chunks behind a chain that fills memory, the first had no room, since its
+// ancestors stay. The others had a parent that memory does not have, and evicted the end of the chain.
+func TestTailDoesNotEvictItsHead(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 20000, nil)
+		names := chain(t, b.maps[0], "c", 23, 1000)
+		l := b.lease("l")
+		for _, err := range b.pin(l, names[:20]...) {
+			require.NoError(t, err)
+		}
+		l.Release()
+		for _, err := range b.Prefetch(t.Context(), keys(names[20:]...), 0) {
+			require.ErrorIs(t, err, tier.ErrPending)
+		}
+		synctest.Wait()
+		for i, name := range names {
+			if i < 20 {
+				require.Equal(t, "memory disk", b.has(name))
+			} else {
+				require.Equal(t, "disk", b.has(name))
+			}
+		}
+	})
+}
+
 // TestTwoHalvesOfAChain: the second one is asked for while the first one is on its way.
 func TestTwoHalvesOfAChain(t *testing.T) {
 	in(t, func(t *testing.T) {

@@ -118,7 +118,8 @@ func (w *writeBack) check() (n notes) {
 	defer w.mu.Unlock()
 	var bytes int64
 	bytesOf := map[string]int64{}
-	queued, unpinned := 0, 0
+	queued := 0
+	var unpinned unpinned
 	for k, p := range w.pending {
 		if p.key != k || p.object.Key != k || p.left == 0 && p.users == 0 && p.writing == 0 {
 			n.note("pending write of %v under %v, for levels %b", p.object.Key, k, p.left)
@@ -131,7 +132,7 @@ func (w *writeBack) check() (n notes) {
 			bytesOf[p.object.Tenant] += p.object.Size
 		}
 		if !p.pinned {
-			unpinned++
+			unpinned.add(p.object, 1)
 		}
 		for _, l := range w.lower {
 			inQueue := p.queued[l.index] != nil
@@ -169,10 +170,10 @@ func (w *writeBack) check() (n notes) {
 		n.note("%d workers write, counted %d", writers, w.writers)
 	}
 	if unpinned != w.unpinned {
-		n.note("%d pending writes are not pinned, counted %d", unpinned, w.unpinned)
+		n.note("%+v of pending writes are not pinned, counted %+v", unpinned, w.unpinned)
 	}
-	if pinned := len(w.lease.State().Pinned); pinned != len(w.pending)-unpinned && !w.stopped {
-		n.note("%d pending writes, %d of them not pinned, the lease has %d", len(w.pending), unpinned, pinned)
+	if pinned := len(w.lease.State().Pinned); pinned != len(w.pending)-unpinned.writes && !w.stopped {
+		n.note("%d pending writes, %d of them not pinned, the lease has %d", len(w.pending), unpinned.writes, pinned)
 	}
 	for k, count := range w.blocked {
 		if count <= 0 {

@@ -154,7 +154,7 @@ func (c *copying) copy(ctx context.Context, batch []*copied) error {
 			}
 		default:
 			lacking = append(lacking, o)
-			gets = append(gets, Get{Key: o.object.Key})
+			gets = append(gets, Get{Key: o.object.Key, NoUse: true})
 		}
 	}
 	c.from.Get(ctx, gets)
@@ -196,7 +196,7 @@ func (c *copying) verify(ctx context.Context, batch []*copied) error {
 	var places []int
 	for i, o := range batch {
 		if errs[i] = found[i].Err; errs[i] == nil && !o.there {
-			gets = append(gets, Get{Key: o.object.Key, To: &summing{}})
+			gets = append(gets, Get{Key: o.object.Key, To: &summing{}, NoUse: true})
 			places = append(places, i)
 		}
 	}

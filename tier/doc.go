@@ -35,8 +35,9 @@
 //     before the entry leaves the reservation. After it, the object is there and pinned by the lease,
 //     even if the record had not changed yet.
 //  4. The store begins a pending write: it pins the object under a lease of its own, "ringcache store:
-//     pending writes". Beyond [Options].MaxBacklog or the quota of the tenant there is no pending write:
-//     the object is in memory alone. A kill before the pin leaves only that of the client's lease. Open
+//     pending writes". Beyond [Options].MaxBacklog or the quota of the tenant the pending write has no pin
+//     until it is its turn: if memory has evicted the object by then, no level gets it. A kill before the
+//     pin leaves only that of the client's lease. Open
 //     makes pending writes of what the leases of clients pin, as far as the limits allow, since it can't
 //     tell what they committed from what they read. What no lease pins when Open looks is in memory alone,
 //     and may be evicted.

@@ -20,8 +20,8 @@ import (
 // stored from then on, also what other levels have already. What is stored again while a level is away is not
 // kept in memory for that level: what went before the level was asked for it, or was too much to note, is an
 // error at the end, since the level may lack it. For that, and for what nobody stores again, there is
-// `ringcache tier copy`. What is in memory alone, since Options.MaxBacklog or a quota had no room for its
-// pending write, is an error at the end, too, which matches ErrFull.
+// `ringcache tier copy`. What no level gets, since Options.MaxBacklog or a quota had no room for its pending
+// write, is an error at the end, too, which matches ErrFull.
 func (s *Store) Drain(ctx context.Context) ([]Key, error) {
 	if !s.life.enter() {
 		return nil, errClosedStore()

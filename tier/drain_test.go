@@ -211,38 +211,54 @@ func TestDrainSaysWhatWasMissed(t *testing.T) {
 	})
 }
 
-// TestDrainSaysWhatTheBacklogHadNoRoomFor: what is beyond the limits is in memory alone, if its level is away or if
-// it was committed, and Drain answered as if all were written.
+// TestDrainSaysWhatTheBacklogHadNoRoomFor: what Put stored beyond the limits while its level was away is in memory
+// alone, and Drain answered as if all were written.
 func TestDrainSaysWhatTheBacklogHadNoRoomFor(t *testing.T) {
-	for _, how := range []string{"Commit", "Put"} {
-		in(t, func(t *testing.T) {
-			b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower, o.MaxBacklog = o.Lower[1:], 3000 })
-			b.remote.Fail(tier.ErrUnavailable)
-			require.Error(t, b.get("nowhere"))
-			synctest.Wait()
-			l := b.lease("l")
-			for i := range 5 {
-				if how == "Commit" {
-					b.store(l, fmt.Sprint(i), "", 1000)
-				} else {
-					require.NoError(t, put(b, fmt.Sprint(i), "", 1000))
-				}
-			}
-			l.Release()
-			b.remote.Do(nil)
-			left, err := b.Drain(t.Context())
-			require.ErrorIs(t, err, tier.ErrFull)
-			require.ErrorContains(t, err, "the backlog had no room for 2 writes")
-			require.Empty(t, left)
-			for i := range 5 {
-				require.NoError(t, put(b, fmt.Sprint(i), "", 1000), "again")
-			}
-			b.drain()
-			for i := range 5 {
-				require.Equal(t, "memory remote", b.has(fmt.Sprint(i)))
-			}
-		})
-	}
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower, o.MaxBacklog = o.Lower[1:], 3000 })
+		b.remote.Fail(tier.ErrUnavailable)
+		require.Error(t, b.get("nowhere"))
+		synctest.Wait()
+		for i := range 5 {
+			require.NoError(t, put(b, fmt.Sprint(i), "", 1000))
+		}
+		b.remote.Do(nil)
+		left, err := b.Drain(t.Context())
+		require.ErrorIs(t, err, tier.ErrFull)
+		require.ErrorContains(t, err, "the backlog had no room for 2 writes")
+		require.Empty(t, left)
+		for i := range 5 {
+			require.NoError(t, put(b, fmt.Sprint(i), "", 1000), "again")
+		}
+		b.drain()
+		for i := range 5 {
+			require.Equal(t, "memory remote", b.has(fmt.Sprint(i)))
+		}
+	})
+}
+
+// TestWhatTheBacklogHadNoRoomForIsWrittenLater: after a burst of commits, what was beyond the limits was in memory
+// alone for ever, beside a disk that had nothing to do.
+func TestWhatTheBacklogHadNoRoomForIsWrittenLater(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.MaxBacklog = 3000 })
+		b.disk.Fail(tier.ErrUnavailable)
+		b.remote.Fail(tier.ErrUnavailable)
+		l := b.lease("l")
+		for i := range 20 {
+			b.store(l, fmt.Sprint(i), "", 1000)
+		}
+		l.Release()
+		synctest.Wait()
+		require.Empty(t, tier.Check(b.Store))
+		require.Equal(t, int64(3000), b.memory.Usage().Held, "the rest waits without a pin")
+		b.disk.Do(nil)
+		b.remote.Do(nil)
+		b.drain()
+		for i := range 20 {
+			require.Equal(t, "memory disk remote", b.has(fmt.Sprint(i)))
+		}
+	})
 }
 
 // TestStoredAgainWhileTheOnlyLevelIsAway: nothing is pinned for a level that as a rule has the object.

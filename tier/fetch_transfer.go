@@ -36,7 +36,8 @@ func (f *fetcher) runTransfer(j *job) {
 		t.items[i] = &transferItem{fetch: x}
 		objects[i] = x.object
 	}
-	for i, p := range f.promoted.lease.Reserve(objects) {
+	reserve := func(o *Object) Placed { return f.promoted.lease.Reserve([]Object{*o})[0] }
+	for i, p := range ReserveEach(objects, reserve) {
 		t.items[i].placed, t.items[i].err = p, p.Err
 	}
 	for _, l := range f.lower {

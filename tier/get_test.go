@@ -91,6 +91,7 @@ func TestGetOfManyReadsOnce(t *testing.T) {
 		synctest.Wait()
 		close(wait)
 		work.Wait()
+		synctest.Wait() // the pin ends behind the last answer
 		require.Equal(t, 1, b.remote.Elements("Get"))
 		require.Zero(t, b.memory.Usage().Held)
 	})

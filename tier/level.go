@@ -57,6 +57,9 @@ type Get struct {
 	// To, if not nil, is written to instead. The bytes are written as they are read: what is
 	// written counts only if Err is nil.
 	To io.Writer
+	// NoUse is set by who reads for work of its own, and not for somebody who asked for the object: to
+	// eviction it is no use.
+	NoUse bool
 
 	Object Object
 	// Bytes are the object's: the memory of Into, or memory of its own; nil with To.

@@ -21,7 +21,7 @@ type MemoryLevel interface {
 	Segment() Segment
 	// Lease opens a lease, or returns the open one of the same ID, whose Until becomes the later of the
 	// two. If o has an Account, that is charged from then on for what the lease has, in place of the one
-	// before. A lease of another owner is fs.ErrPermission.
+	// before. NoUse counts from then on. A lease of another owner is fs.ErrPermission.
 	Lease(ctx context.Context, o LeaseOptions) (Lease, error)
 	// Leases lists the open leases.
 	Leases() []LeaseState
@@ -52,6 +52,9 @@ type LeaseOptions struct {
 	Until time.Time
 	// Account is charged for what the lease has; nil is nobody.
 	Account Account
+	// NoUse is set by who pins objects for work of its own, and not for somebody who asked for them: to
+	// eviction the pins are no uses.
+	NoUse bool
 }
 
 // WriteTime is how long reservations stay after the time of their lease. A client begins no write after
@@ -85,8 +88,9 @@ type Charge struct {
 // After its end they return ErrEnded for every element.
 type Lease interface {
 	ID() string
-	// Pin keeps objects in place until Unpin or the end of the lease, and counts as a use. The errors are
-	// ErrNotFound, and ErrPending of an object that is reserved. Pinning twice is fine.
+	// Pin keeps objects in place until Unpin or the end of the lease, and counts as a use, unless the lease
+	// has NoUse. The errors are ErrNotFound, and ErrPending of an object that is reserved. Pinning twice is
+	// fine.
 	Pin(keys []Key) []Placed
 	// PinPrefix is Pin for chains: it ends with the first object that it can't pin, and so does the answer.
 	PinPrefix(keys []Key) []Placed

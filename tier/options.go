@@ -58,9 +58,9 @@ type Options struct {
 	// Pin answers ErrFull. 0 is 65536.
 	MaxFetches int
 	// MaxBacklog is the most bytes of pending writes, of at most half as many objects as the memory level can
-	// have. They are pinned in memory. What is stored beyond is written by Put itself. What is committed
-	// beyond, or put while its level is away, stays in memory alone. 0 is half of the capacity of the memory
-	// level.
+	// have. They are pinned in memory. What is stored beyond is written by Put itself; if its level is
+	// away, it stays in memory alone. What is committed beyond is not pinned, and written if memory still has
+	// it when it is its turn. 0 is half of the capacity of the memory level.
 	MaxBacklog int64
 	// Quotas are the most bytes of a tenant on the way up, and again of its pending writes. A tenant without
 	// a quota has no limit of its own. The share of memory is the matter of the memory level.

@@ -9,9 +9,10 @@ import (
 // pendingWrite is an object that lower levels are to get. The lock of the write-back part guards it.
 //
 // A pending write is pinned, by the lease of the write-back part, so that memory keeps the object until the
-// levels have it. The exception is a presumed one: its object was stored again, so that as a rule the levels
-// have it already. For a level that can't be written to now it is not pinned, and takes nothing of the
-// limits, until the level turns out to lack it.
+// levels have it. There are two exceptions, which take nothing of the limits until a worker writes them. What
+// was committed when the backlog had no room for it waits without a pin: levels get it if memory still has it
+// when its turn comes. And so does a presumed write for a level that can't be written to now: its object was
+// stored again, so that as a rule the levels have it already.
 type pendingWrite struct {
 	key      Key // never changes, so that workers need no lock for it
 	object   Object
@@ -20,6 +21,7 @@ type pendingWrite struct {
 	sum      uint32 // CRC-32C of the bytes when they were right
 	pinned   bool
 	presumed bool
+	beyond   bool     // the limits had no room for it: it is pinned only while a worker writes it
 	recheck  bool     // levels may have the object: they are asked before it is written
 	charged  bool     // its bytes count against the limits: it is pinned, and left is not empty
 	users    int      // calls of Put that read its bytes in memory
@@ -29,41 +31,73 @@ type pendingWrite struct {
 	idle     chan struct{} // closed when no worker writes it; nil if nobody waits
 }
 
-// maxUnpinned bounds the pending writes that are not pinned: each takes less than a kilobyte.
-const maxUnpinned = 1 << 16
+// unpinned is what pending writes that are not pinned take on the heap.
+type unpinned struct {
+	writes int
+	bytes  int64
+}
 
-// add has objects that are in memory written to levels. What these will not get, since the backlog has no
-// room or memory has lost it, is counted; Drain reports the former.
+// maxUnpinned bounds the bytes of unpinned: some 60,000 writes with texts of usual length.
+const maxUnpinned = 32 << 20
+
+// unpinnedBytes is what a pending write takes on the heap, about.
+func unpinnedBytes(o Object) int64 {
+	return 512 + int64(len(o.Key.Space)+len(o.Key.Name)+len(o.Parent)+len(o.Tenant))
+}
+
+// add counts a pending write of an object n times, 1 or -1. It reports whether there is room for it.
+func (u *unpinned) add(o Object, n int) bool {
+	size := unpinnedBytes(o)
+	if n > 0 && u.bytes+size > maxUnpinned {
+		return false
+	}
+	u.writes += n
+	u.bytes += int64(n) * size
+	return true
+}
+
+// add has objects that are in memory written to levels. What has no room in the backlog waits without a pin.
+// What these will not get, since there is no room for that either, or memory has lost it, is counted; Drain
+// reports the former.
 func (w *writeBack) add(levels levelSet, objects ...Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range objects {
-		w.refused += w.addOne(levels, o)
+		err := w.pinAndEnqueue(o, levels)
+		if p := w.pending[o.Key]; errors.Is(err, errQuota) && (p == nil || !p.pinned) && w.addUnpinned(o, levels) {
+			w.pending[o.Key].presumed, w.pending[o.Key].beyond = false, true
+			continue
+		}
+		refused := w.countRefused(levels, o, err)
+		if errors.Is(err, errQuota) {
+			w.refused += refused
+		}
 	}
 }
 
-// addCopy is add for an object that a slower level has.
+// addCopy is add for an object that a slower level has: without room in the backlog there is no copy.
 func (w *writeBack) addCopy(levels levelSet, o Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.addOne(levels, o)
+	w.countRefused(levels, o, w.pinAndEnqueue(o, levels))
 }
 
-// addOne is add for one object. It returns how many writes the backlog had no room for.
-func (w *writeBack) addOne(levels levelSet, o Object) (refused int) {
-	err := w.pinAndEnqueue(o, levels)
+// countRefused counts that levels will not get an object, and returns how many they are. Without an error
+// there are none.
+func (w *writeBack) countRefused(levels levelSet, o Object, err error) (n int) {
+	if err == nil {
+		return 0
+	}
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrEnded) {
 		err = errCancelled
 	}
 	for _, l := range w.lower {
-		if err != nil && levels.has(l) {
+		if levels.has(l) {
 			l.written(o, err)
-			if errors.Is(err, errQuota) {
-				refused++
-			}
+			n++
 		}
 	}
-	return refused
+	return n
 }
 
 // addStoredAgain has an object that memory had when somebody stored it again written to the levels that lack
@@ -87,7 +121,7 @@ func (w *writeBack) addStoredAgain(k Key, levels levelSet) (rest levelSet) {
 	} else if p := w.pending[k]; p != nil {
 		p.recheck, p.presumed = true, presumed
 	}
-	w.addUnpinned(found.Object, unwritable)
+	w.addStoredUnpinned(found.Object, unwritable)
 	return rest
 }
 
@@ -97,27 +131,37 @@ func (w *writeBack) addPresumed(o Object) {
 	if rest := w.addStoredAgain(o.Key, w.levelsWith(Through, Back)); rest != 0 {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.addUnpinned(o, rest)
+		w.addStoredUnpinned(o, rest)
 	}
 }
 
-// addUnpinned enqueues an object that was stored again without pinning it.
-func (w *writeBack) addUnpinned(o Object, levels levelSet) {
+// addStoredUnpinned enqueues an object that was stored again, without pinning it.
+func (w *writeBack) addStoredUnpinned(o Object, levels levelSet) {
 	if levels == 0 {
 		return
 	}
+	isNew := w.pending[o.Key] == nil
+	if !w.addUnpinned(o, levels) {
+		w.missed++
+		return
+	}
+	p := w.pending[o.Key]
+	p.presumed, p.recheck = p.presumed || isNew, true
+}
+
+// addUnpinned enqueues an object without pinning it, if there is room for one more.
+func (w *writeBack) addUnpinned(o Object, levels levelSet) bool {
 	p := w.pending[o.Key]
 	if p == nil {
-		if w.unpinned == maxUnpinned {
-			w.missed++
-			return
+		if !w.unpinned.add(o, 1) {
+			return false
 		}
-		p = &pendingWrite{key: o.Key, object: o, presumed: true}
+		o.Note = nil // it is read from memory again
+		p = &pendingWrite{key: o.Key, object: o}
 		w.pending[o.Key] = p
-		w.unpinned++
 	}
-	p.recheck = true
 	w.enqueue(p, levels)
+	return true
 }
 
 // pinAndEnqueue pins an object that is in memory until levels have it. The error is why none of them will get
@@ -137,14 +181,14 @@ func (w *writeBack) pinAndEnqueue(o Object, levels levelSet) error {
 		}
 		p = w.attach(placed)
 	}
-	p.presumed = false
+	p.presumed, p.beyond = false, false
 	w.enqueue(p, levels)
 	return nil
 }
 
 // hasRoom reports whether the limits have room for an object.
 func (w *writeBack) hasRoom(o Object) bool {
-	if o.Size > w.options.MaxBacklog-w.bytes || w.maxPinned > 0 && len(w.pending)-w.unpinned >= w.maxPinned {
+	if o.Size > w.options.MaxBacklog-w.bytes || w.maxPinned > 0 && len(w.pending)-w.unpinned.writes >= w.maxPinned {
 		return false
 	}
 	quota, ok := w.options.Quotas[o.Tenant]
@@ -160,7 +204,7 @@ func (w *writeBack) attach(placed Placed) *pendingWrite {
 		p = &pendingWrite{key: placed.Object.Key}
 		w.pending[placed.Object.Key] = p
 	case !p.pinned:
-		w.unpinned--
+		w.unpinned.add(p.object, -1)
 	}
 	p.pinned = true
 	if p.object.Size != placed.Object.Size || p.offset != placed.Offset {
@@ -239,7 +283,7 @@ func (w *writeBack) review(p *pendingWrite) {
 	if p.writing != 0 || p.users != 0 {
 		return
 	}
-	if p.presumed && p.pinned && p.left != 0 && p.left&^w.unwritable() == 0 {
+	if p.pinned && p.left != 0 && (p.beyond || p.presumed && p.left&^w.unwritable() == 0) {
 		w.unpin(p)
 	}
 	if p.left == 0 && w.pending[p.key] == p {
@@ -247,7 +291,7 @@ func (w *writeBack) review(p *pendingWrite) {
 		if p.pinned {
 			w.lease.Unpin([]Key{p.key})
 		} else {
-			w.unpinned--
+			w.unpinned.add(p.object, -1)
 		}
 		w.notifyDrain()
 	}
@@ -262,15 +306,14 @@ func (w *writeBack) reviewQueue(q *writeQueue) {
 	}
 }
 
-// unpin keeps a presumed write as one that is not pinned.
+// unpin keeps a pending write as one that is not pinned.
 func (w *writeBack) unpin(p *pendingWrite) {
-	if w.unpinned == maxUnpinned {
+	if !w.unpinned.add(p.object, 1) {
 		return
 	}
 	w.uncharge(p)
 	w.lease.Unpin([]Key{p.key})
-	p.pinned = false
-	w.unpinned++
+	p.pinned, p.object.Note = false, nil
 }
 
 // unwritable returns the levels that background writes can't call now.

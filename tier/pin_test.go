@@ -82,8 +82,11 @@ func TestTheOldestAnswersAreForgotten(t *testing.T) {
 		first, second := b.lease("first"), b.lease("second")
 		for i := range 10 {
 			name := strconv.Itoa(i)
+			wait := make(chan struct{}) // both ask before the answer is there
+			b.disk.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Wait: wait} })
 			require.ErrorIs(t, first.Pin(keys(name))[0].Err, tier.ErrPending)
 			require.ErrorIs(t, second.Pin(keys(name))[0].Err, tier.ErrPending)
+			close(wait)
 			time.Sleep(time.Minute)
 			_, _, unreported := tier.Queued(b.Store)
 			require.Equal(t, min(2*(i+1), 4), unreported)
@@ -263,11 +266,14 @@ func TestPinPrefix(t *testing.T) {
 		require.NoError(t, put(b.maps[0], "b", "a", 100))
 		require.NoError(t, put(b.maps[0], "d", "", 100))
 		require.NoError(t, put(b.memory, "e", "", 100))
+		wait := make(chan struct{}) // else a may be in memory before the call ends
+		b.disk.Do(func(tiertest.Call) tiertest.Answer { return tiertest.Answer{Wait: wait} })
 		l := b.lease("l")
 		placed := l.PinPrefix(keys("a", "b", "c", "d", "e"))
 		require.Len(t, placed, 5)
 		require.ErrorIs(t, placed[4].Err, tier.ErrPending, "a miss may be found in front of it")
 		require.Empty(t, l.State().Pinned)
+		close(wait)
 		synctest.Wait()
 		placed = l.PinPrefix(keys("a", "b", "c", "d", "e"))
 		require.Len(t, placed, 3)

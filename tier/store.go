@@ -94,9 +94,10 @@ func threeQuarters(n int64) int64 { return n/4*3 + n%4*3/4 }
 // storeOwner is the owner of the leases that a store has for itself, and begins their IDs.
 const storeOwner = "ringcache store"
 
-// ownLease opens a lease of the store itself. What an earlier store had reserved in it is given up.
+// ownLease opens a lease of the store itself, for write-back or a fetch: neither is a use of an object. What an
+// earlier store had reserved in it is given up.
 func (sh *shared) ownLease(ctx context.Context, id string) (Lease, error) {
-	lease, err := sh.memory.Lease(ctx, LeaseOptions{ID: id, Owner: storeOwner})
+	lease, err := sh.memory.Lease(ctx, LeaseOptions{ID: id, Owner: storeOwner, NoUse: true})
 	if err != nil {
 		return nil, fmt.Errorf("tier: opening the lease %q: %w", id, err)
 	}

@@ -33,7 +33,7 @@ func Verify(ctx context.Context, level Level, space string, report func(Object, 
 		if err != nil {
 			return err
 		}
-		gets = append(gets, Get{Key: o.Key, To: io.Discard})
+		gets = append(gets, Get{Key: o.Key, To: io.Discard, NoUse: true})
 		listed = append(listed, o)
 		if len(gets) == verifyBatch {
 			if err := flush(); err != nil {

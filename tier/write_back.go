@@ -12,8 +12,9 @@ import (
 //   - Begin. Put, a Commit of a client's lease, or a transfer that copies to faster levels pins the object
 //     under the lease "ringcache store: pending writes", and enqueues it for its levels (pending_write.go).
 //     Options.MaxBacklog, the quota of the tenant and half of the objects of memory are the limits: beyond
-//     them Put writes itself, and the object of a Commit stays in memory alone. What is stored again is a
-//     presumed write: it is pinned only while its level answers, and goes when the level has the object.
+//     them Put writes itself, and the object of a Commit is enqueued without a pin, which it gets when it is
+//     its turn, if memory still has it. What is stored again is a presumed write: it is pinned only while its
+//     level answers, and goes when the level has the object.
 //   - Write. A worker takes a batch off the front of a level's queue, a parent before its children, and calls
 //     the level without the lock (write_back_batch.go). The level reads through a check of the checksum that
 //     Put took of the bytes, or, after a Commit or a restart, the worker just before.
@@ -37,7 +38,7 @@ type writeBack struct {
 	mu       sync.Mutex
 	stopped  bool // Close has begun: nothing is written any more
 	pending  map[Key]*pendingWrite
-	unpinned int              // pending writes that are not pinned
+	unpinned unpinned
 	bytes    int64            // of pending writes that are charged
 	bytesOf  map[string]int64 // the same by tenant
 	queues   []*writeQueue    // one for each lower level
@@ -47,7 +48,8 @@ type writeBack struct {
 	// missed counts what was stored again since the last Drain, and went from memory, or was too much to
 	// note, before a level was asked whether it has it.
 	missed int
-	// refused counts the writes since the last Drain that the backlog had no room for.
+	// refused counts the writes since the last Drain that the backlog had no room for, and whose objects
+	// memory did not keep until there was some, or that were too many to note.
 	refused int
 	// smaller is closed when a pending write ends; nil if nobody waits.
 	smaller chan struct{}

@@ -131,7 +131,11 @@ func (w *writeBack) call(l *lower, batch []*pendingWrite) []error {
 		}
 		var put Put
 		if put, errs[i] = w.checked(p); errs[i] != nil {
-			if w.life.ctx.Err() == nil && !errors.Is(errs[i], errCancelled) {
+			switch {
+			case w.life.ctx.Err() != nil || errors.Is(errs[i], errCancelled):
+			case errors.Is(errs[i], errQuota):
+				l.written(put.Object, errs[i])
+			default:
 				errs[i] = fmt.Errorf("tier: object %v can't be written, memory has lost it: %w (%s)",
 					p.key, ErrNotFound, errs[i].Error())
 				l.refused(put.Object, errs[i])
@@ -164,9 +168,14 @@ func (w *writeBack) checked(p *pendingWrite) (Put, error) {
 	placed := w.lease.Pin([]Key{p.key})[0] // it may have been dropped, and stored again
 	if placed.Err != nil {
 		object := p.object
-		if !p.pinned {
+		switch {
+		case p.pinned:
+		case p.recheck: // it was stored again
 			w.missed++
 			placed.Err = errCancelled
+		default:
+			w.refused++
+			placed.Err = errQuota
 		}
 		w.mu.Unlock()
 		return Put{Object: object}, placed.Err
@@ -176,7 +185,7 @@ func (w *writeBack) checked(p *pendingWrite) (Put, error) {
 	w.mu.Unlock()
 	if !known {
 		var computed summing
-		get := []Get{{Key: p.key, To: &computed}}
+		get := []Get{{Key: p.key, To: &computed, NoUse: true}}
 		if w.memory.Get(w.life.ctx, get); get[0].Err != nil {
 			return Put{Object: placed.Object}, get[0].Err
 		}

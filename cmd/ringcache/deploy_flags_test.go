@@ -78,6 +78,14 @@ func usesConnector(t *testing.T, args []string) {
 	t.Fatalf("%q has no --ec-transfer-config", args)
 }
 
+// servesLMCache checks that a daemon listens where an engine with LMCache looks for a server.
+func servesLMCache(t *testing.T, c daemon.Config, engine []string) {
+	t.Helper()
+	url := usesLMCache(t, engine)
+	require.Equal(t, []string{url}, c.LMCache)
+	require.Equal(t, "grpc+unix://"+filepath.Dir(c.Socket), url[:strings.LastIndex(url, "/")], "the folder that is shared")
+}
+
 func TestDeploymentOfCompose(t *testing.T) {
 	var file composeFile
 	readYAML(t, deployed("compose.yaml"), &file)
@@ -98,8 +106,18 @@ func TestDeploymentOfCompose(t *testing.T) {
 		require.Contains(t, engine.Volumes, v)
 	}
 	require.Contains(t, server.Volumes, "cache:"+c.Disk)
+
+	var kv composeFile
+	readYAML(t, deployed("compose.kv.yaml"), &kv)
+	withKV, name := parsed(t, kv.Services["ringcache"].Command)
+	require.Equal(t, "serve run", name)
+	servesLMCache(t, withKV, kv.Services["engine"].Command)
+	withKV.LMCache = c.LMCache
+	require.Equal(t, c, withKV, "it adds KV to compose.yaml, and nothing else")
+
 	text, err := os.ReadFile(deployed("Containerfile"))
 	require.NoError(t, err)
+	require.Contains(t, string(text), " AS "+kv.Services["engine"].Build.Target+"\n")
 	for _, s := range []composeService{server, engine} {
 		require.Contains(t, string(text), " AS "+s.Build.Target+"\n")
 		require.FileExists(t, filepath.Join(deployed(), s.Build.Context, s.Build.Dockerfile))
@@ -126,7 +144,7 @@ func TestDeploymentOfImage(t *testing.T) {
 }
 
 func TestDeploymentOfKubernetes(t *testing.T) {
-	for _, name := range []string{"sidecar.yaml", "daemonset.yaml"} {
+	for _, name := range []string{"sidecar.yaml", "kv.yaml", "daemonset.yaml"} {
 		t.Run(name, func(t *testing.T) {
 			var pods []pod
 			for _, m := range readManifests(t, name) {
@@ -157,7 +175,7 @@ func TestDeploymentOfKubernetes(t *testing.T) {
 				}
 			}
 			var d container
-			if name == "sidecar.yaml" {
+			if name != "daemonset.yaml" {
 				require.True(t, server.ShareProcessNamespace)
 				require.Equal(t, "memory of the pod", mounts["shm"])
 				d = server.InitContainers[0]
@@ -175,7 +193,11 @@ func TestDeploymentOfKubernetes(t *testing.T) {
 			require.NotContains(t, d.SecurityContext, "runAsUser")
 
 			e := engine.Containers[0]
-			usesConnector(t, e.Args)
+			if name == "kv.yaml" {
+				servesLMCache(t, c, e.Args)
+			} else {
+				usesConnector(t, e.Args)
+			}
 			require.NotContains(t, e.SecurityContext, "runAsUser", "the user is the pod's")
 			for path, volume := range map[string]string{"/dev/shm": "shm", "/run/ringcache": "run"} {
 				require.Equal(t, volume, d.mounted(path))
@@ -212,6 +234,12 @@ func TestDeploymentOfSystemd(t *testing.T) {
 	command[3] = deployed("systemd", "ringcache.yaml")
 	c, name := parsed(t, command[1:])
 	require.Equal(t, "serve run", name)
+	settings, err := os.ReadFile(command[3])
+	require.NoError(t, err)
+	withKV := filepath.Join(t.TempDir(), "ringcache.yaml")
+	require.NoError(t, os.WriteFile(withKV, []byte(strings.Replace(string(settings), "# lmcache:", "lmcache:", 1)), 0o600))
+	kv, _ := parsed(t, []string{"serve", "--config", withKV})
+	require.Equal(t, []string{"grpc+unix://" + filepath.Dir(c.Socket) + "/kv.sock"}, kv.LMCache)
 	require.Equal(t, "/run/"+service["RuntimeDirectory"], filepath.Dir(c.Socket))
 	require.Equal(t, "/var/cache/"+service["CacheDirectory"], c.Disk)
 	require.Equal(t, strconv.Itoa(badConfig)+" 80", service["RestartPreventExitStatus"],

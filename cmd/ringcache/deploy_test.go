@@ -128,6 +128,10 @@ func TestDeploymentSchemas(t *testing.T) {
 			[]string{"check-jsonschema", "--builtin-schema", "vendor.compose-spec"}},
 		"sidecar": {"kubernetes/sidecar.yaml", "emptyDir: {medium:", "emptyDir: {kind:",
 			[]string{"kubernetes-validate", "--strict"}},
+		"compose of KV": {"compose.kv.yaml", "    command:", "    commands:",
+			[]string{"check-jsonschema", "--builtin-schema", "vendor.compose-spec"}},
+		"KV": {"kubernetes/kv.yaml", "emptyDir: {medium:", "emptyDir: {kind:",
+			[]string{"kubernetes-validate", "--strict"}},
 		"daemonset": {"kubernetes/daemonset.yaml", "hostPID:", "hostPid:", []string{"kubernetes-validate", "--strict"}},
 		"image":     {"Containerfile", "WORKDIR /src", "WORKDIR src", []string{"hadolint", "--no-color"}},
 	} {

@@ -119,6 +119,7 @@ type statusLease struct {
 	Reserved int    `json:"reserved"`
 	Bytes    int64  `json:"bytes"`
 	Waiting  bool   `json:"waiting"`
+	Names    int    `json:"-"` // nothing is asked about names
 }
 
 // Run asks the daemon.

@@ -21,11 +21,7 @@ const warmStatTime = 10 * time.Second
 // socket returns the socket of the daemon, as ringcache serve status finds it. It is empty if nobody names one and
 // none is at the usual place: an engine may share the outputs by other means.
 func (c warmCommand) socket() (string, error) {
-	s := daemon.Sources{Environ: os.Environ(), File: c.Config, Flags: map[string]string{}}
-	if c.Socket != "" {
-		s.Flags["socket"] = c.Socket
-	}
-	config, err := load(s)
+	config, err := configOf(c.Socket, c.Config)
 	if err != nil {
 		return "", err
 	}

@@ -105,6 +105,7 @@ func drawRequest(t *rapid.T) *Request {
 		}
 	case Clear:
 		q.Space = text(255).Draw(t, "space")
+		q.Prefix = either.Draw(t, "prefix")
 	}
 	return withoutRoom(q)
 }
@@ -157,6 +158,7 @@ func drawReply(t *rapid.T) *Reply {
 		p.Leases = append(p.Leases, Lease{
 			Name: text(20).Draw(t, "name"), Client: text(20).Draw(t, "client"), PID: counts.Draw(t, "pid"), Seconds: unknown(t),
 			Pinned: counts.Draw(t, "pinned"), Reserved: counts.Draw(t, "reserved"), Bytes: sizes.Draw(t, "bytes"), Waiting: either.Draw(t, "waiting"),
+			Names: counts.Draw(t, "names"),
 		})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "clients") {
@@ -165,6 +167,7 @@ func drawReply(t *rapid.T) *Reply {
 			Idle: sizes.Draw(t, "idle"), Hits: sizes.Draw(t, "hits"), Misses: sizes.Draw(t, "misses"), Stored: sizes.Draw(t, "stored"),
 		})
 	}
+	p.Layouts = rapid.SliceOfN(text(20), 0, 3).Draw(t, "layouts")
 	return withoutRoom(p)
 }
 
@@ -233,14 +236,14 @@ func TestReplySizeIsEnough(t *testing.T) {
 	long := strings.Repeat("x", 1<<16)
 	item := Item{Status: StatusUnavailable, Name: long, Offset: 1<<64 - 1, Size: most, Note: []byte(long), Levels: []string{long, long}}
 	level := Level{Name: long, Away: true, Objects: most, Bytes: most, Capacity: most, Held: most, Backlog: 1<<31 - 1}
-	lease := Lease{Name: long, Client: long, PID: 1<<31 - 1, Seconds: most, Pinned: 1<<31 - 1, Reserved: 1<<31 - 1, Bytes: most, Waiting: true}
+	lease := Lease{Name: long, Client: long, PID: 1<<31 - 1, Seconds: most, Pinned: 1<<31 - 1, Reserved: 1<<31 - 1, Bytes: most, Waiting: true, Names: 1<<31 - 1}
 	for name, p := range map[string]*Reply{
 		"hello": {
 			ID: 1<<64 - 1, Version: 1<<31 - 1, Server: long, Space: long, Features: []string{long, "a"}, Segment: &Segment{long, most, 1<<64 - 1, 1<<64 - 1},
 			Limits: &Limits{1<<31 - 1, 1<<32 - 1, most, 1<<31 - 1},
 		},
 		"stat": {
-			ID: 1<<64 - 1, Items: slices.Repeat([]Item{item}, 20), Leases: slices.Repeat([]Lease{lease}, 10),
+			ID: 1<<64 - 1, Items: slices.Repeat([]Item{item}, 20), Leases: slices.Repeat([]Lease{lease}, 10), Layouts: []string{long, "a"},
 			State: &State{
 				Levels: slices.Repeat([]Level{level}, 5), Sessions: 1<<31 - 1, Leases: 1<<31 - 1, Fetches: 1<<31 - 1, Backlog: 1<<31 - 1, Clearing: true, Seconds: most,
 				Hits: most, Misses: most, Stored: most, Recent: &Use{most, most, most, most},

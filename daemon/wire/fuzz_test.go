@@ -151,7 +151,7 @@ func replyExamples() []*Reply {
 		{ID: 3, Error: &Error{Kind: KindBusy, Text: "no"}},
 		{Error: &Error{Kind: KindInvalid}},
 		{ID: 4, State: &State{Levels: []Level{{Name: "memory", Away: true, Objects: -1, Bytes: 3, Capacity: 4, Held: 5, Backlog: 6}}, Sessions: 1, Leases: 2, Fetches: 3, Backlog: 4, Clearing: true, Seconds: 7, Hits: 8, Misses: 9, Stored: 10, Recent: &Use{Seconds: 11, Hits: 12, Misses: 13, Stored: 14}}},
-		{ID: 5, Leases: []Lease{{Name: "l", Client: "c", PID: 7, Seconds: -1, Pinned: 1, Reserved: 2, Bytes: 3, Waiting: true}}, Clients: []ClientState{{Session: "s", Client: "c", PID: 7, Space: "p", Seconds: 1, Idle: 2, Hits: 3, Misses: 4, Stored: 5}}},
+		{ID: 5, Leases: []Lease{{Name: "l", Client: "c", PID: 7, Seconds: -1, Pinned: 1, Reserved: 2, Bytes: 3, Waiting: true, Names: 4}}, Layouts: []string{"{}"}, Clients: []ClientState{{Session: "s", Client: "c", PID: 7, Space: "p", Seconds: 1, Idle: 2, Hits: 3, Misses: 4, Stored: 5}}},
 	}
 }
 

@@ -56,11 +56,12 @@ const (
 	// pending. What is not there is skipped, so that releasing twice is fine.
 	Release Op = "release"
 	// Stat describes the daemon (State), the objects of Names of Space, if any, and, with List, all leases
-	// and clients. It pins nothing. Each item is hit, with the levels that have it, miss, or pending: ask
-	// again.
+	// and clients, and the layouts of KV caches that engines have registered. It pins nothing. Each item is
+	// hit, with the levels that have it, miss, or pending: ask again.
 	Stat Op = "stat"
 	// Clear deletes the objects of Space, or of all spaces if it is empty, from all levels, in the
-	// background; State.Clearing reports, in the reply first, that it goes on. What leases have stays.
+	// background; State.Clearing reports, in the reply first, that it goes on. With Prefix, Space is the
+	// beginning of the spaces. What leases have stays.
 	Clear Op = "clear"
 )
 
@@ -80,7 +81,7 @@ type Request struct {
 	Space   string   `msg:"space" needs:"Pin Get Reserve Commit Abort" may:"Release Stat Clear"`
 	Names   []string `msg:"names,most=MaxNames" needs:"Pin Commit Abort" may:"Get Release Stat"`
 	Seconds uint32   `msg:"seconds" may:"Pin Reserve Commit"` // 0 is the daemon's default
-	Prefix  bool     `msg:"prefix" may:"Pin"`
+	Prefix  bool     `msg:"prefix" may:"Pin Clear"`
 	Keep    bool     `msg:"keep" may:"Commit"`
 	Objects []Object `msg:"objects,most=MaxNames" needs:"Reserve"`
 	Leases  []string `msg:"leases,most=MaxNames" may:"Release"`
@@ -143,6 +144,11 @@ type Reply struct {
 	Leases []Lease `msg:"leases"`
 
 	Clients []ClientState `msg:"clients"`
+
+	// Layouts are of Stat with List: what engines of LMCache have registered since the segment was made, the
+	// last one first. Each is the JSON of a kv.Layout, from which spaces are computed.
+	// See docs/decisions.md, "The daemon tells layouts of KV as texts".
+	Layouts []string `msg:"layouts"`
 }
 
 // Segment is where objects are. If Generation or Inode differs from an earlier answer, it is another segment:
@@ -255,4 +261,5 @@ type Lease struct {
 	Reserved int    `msg:"reserved"`
 	Bytes    int64  `msg:"bytes"`
 	Waiting  bool   `msg:"waiting"` // from before a restart: the client has not come back yet
+	Names    int    `msg:"names"`   // how many of the request's names the lease pins or has reserved
 }

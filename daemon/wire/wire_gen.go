@@ -69,11 +69,13 @@ const (
 	replyState    = 9
 	replyLeases   = 10
 	replyClients  = 11
+	replyLayouts  = 12
 )
 
 var replyKeys = [...]string{
 	"id", "error", "version", "server", "segment", "space",
 	"limits", "features", "items", "state", "leases", "clients",
+	"layouts",
 }
 
 func (v *Reply) used() (s set) {
@@ -89,6 +91,7 @@ func (v *Reply) used() (s set) {
 	s.when(replyState, v.State != nil)
 	s.when(replyLeases, len(v.Leases) > 0)
 	s.when(replyClients, len(v.Clients) > 0)
+	s.when(replyLayouts, len(v.Layouts) > 0)
 	return s
 }
 
@@ -101,7 +104,7 @@ var forms = map[Op]form{
 	Abort:   {needs: 1<<requestLease | 1<<requestSpace | 1<<requestNames, may: 0},
 	Release: {needs: 0, may: 1<<requestLease | 1<<requestSpace | 1<<requestNames | 1<<requestLeases},
 	Stat:    {needs: 0, may: 1<<requestSpace | 1<<requestNames | 1<<requestList},
-	Clear:   {needs: 0, may: 1 << requestSpace},
+	Clear:   {needs: 0, may: 1<<requestSpace | 1<<requestPrefix},
 }
 
 var allKind = []Kind{
@@ -317,12 +320,13 @@ func (e *encoding) reply(v *Reply) {
 			e.clientState(&v.Clients[i])
 		}
 	}
+	e.texts(&m, "layouts", v.Layouts, math.MaxInt32)
 	e.close(m)
 }
 
 func (d *decoder) reply(v *Reply) {
 	old := *v
-	*v = Reply{Features: old.Features[:0], Items: old.Items[:0], Leases: old.Leases[:0], Clients: old.Clients[:0]}
+	*v = Reply{Features: old.Features[:0], Items: old.Items[:0], Leases: old.Leases[:0], Clients: old.Clients[:0], Layouts: old.Layouts[:0]}
 	var seen set
 	for n := d.open(); n > 0 && d.err == nil; n-- {
 		switch k := d.key(); string(k) {
@@ -367,6 +371,8 @@ func (d *decoder) reply(v *Reply) {
 				v.Clients = grow(v.Clients, i)
 				d.clientState(&v.Clients[i])
 			}
+		case "layouts":
+			v.Layouts = d.at(&seen, 12, "layouts").texts(v.Layouts, math.MaxInt32)
 		default:
 			d.skip()
 		}
@@ -409,6 +415,7 @@ func (v *Reply) size() int {
 			n += v.Clients[i].size()
 		}
 	}
+	n += sizeOfTexts(13, v.Layouts)
 	return n
 }
 
@@ -776,6 +783,7 @@ func (e *encoding) lease(v *Lease) {
 	e.int(&m, "reserved", v.Reserved)
 	e.int64(&m, "bytes", v.Bytes)
 	e.bool(&m, "waiting", v.Waiting)
+	e.int(&m, "names", v.Names)
 	e.close(m)
 }
 
@@ -801,6 +809,8 @@ func (d *decoder) lease(v *Lease) {
 			v.Bytes = d.at(&seen, 6, "bytes").int64(0)
 		case "waiting":
 			v.Waiting = d.at(&seen, 7, "waiting").bool()
+		case "names":
+			v.Names = d.at(&seen, 8, "names").int()
 		default:
 			d.skip()
 		}
@@ -810,7 +820,7 @@ func (d *decoder) lease(v *Lease) {
 }
 
 func (v *Lease) size() int {
-	n := 79
+	n := 90
 	n += sizeOf(10, len(v.Name))
 	n += sizeOf(12, len(v.Client))
 	return n

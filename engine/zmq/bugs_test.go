@@ -2,9 +2,7 @@ package zmq
 
 import (
 	"fmt"
-	"net"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -93,31 +91,4 @@ func TestIdlePeersFillTheTable(t *testing.T) {
 			say(engine)
 		})
 	}
-}
-
-// TestSteadyPeer: a peer that takes something in all the time is not disconnected,
-// however long a whole message takes: the deadline is set anew for each piece.
-func TestSteadyPeer(t *testing.T) {
-	c := &pieces{}
-	n, err := patient{c, time.Second}.Write(make([]byte, 48<<20+1))
-	require.NoError(t, err)
-	require.Equal(t, 48<<20+1, n)
-	require.Equal(t, 48<<20/(64<<10)+1, c.writes)
-	require.Equal(t, c.writes, c.deadlines)
-}
-
-// pieces is a connection that counts.
-type pieces struct {
-	net.Conn
-	writes, deadlines int
-}
-
-func (c *pieces) SetWriteDeadline(time.Time) error {
-	c.deadlines++
-	return nil
-}
-
-func (c *pieces) Write(p []byte) (int, error) {
-	c.writes++
-	return len(p), nil
 }

@@ -1,7 +1,7 @@
 // Package zmq is the transport of package engine over ZeroMQ, in pure Go.
 //
-// Greetings are those of github.com/go-zeromq/zmq4. Frames and routing are our own: a
-// frontend needs what that library's sockets do not report, that a
+// Its connections are those of internal/zmtp. The routing is our own: a
+// frontend needs what the sockets of github.com/go-zeromq/zmq4 do not report, that a
 // peer has gone, and that a message could not be delivered (ROUTER_MANDATORY of
 // libzmq). Peers are distinguished by their connections, not by the identities that they
 // claim.

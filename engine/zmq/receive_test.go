@@ -3,9 +3,7 @@ package zmq
 import (
 	"bytes"
 	"encoding/binary"
-	"io"
 	"io/fs"
-	"net"
 	"sync"
 	"testing"
 
@@ -28,7 +26,7 @@ func TestReceive(t *testing.T) {
 		require.NoError(t, err)
 		senders.Go(func() {
 			for i := range messages {
-				b := bytes.Repeat([]byte{byte(i)}, i*i) // above mostRoom in the end
+				b := bytes.Repeat([]byte{byte(i)}, i*i) // above what is kept, in the end
 				if err := d.Send([]byte{byte(p)}, binary.LittleEndian.AppendUint32(nil, uint32(i)), nil, b); err != nil {
 					t.Error(err)
 				}
@@ -87,43 +85,4 @@ func TestReceivedFramesStay(t *testing.T) {
 	for i, m := range all {
 		require.Equal(t, [][]byte{{byte(i)}, bytes.Repeat([]byte{byte(i)}, 3000)}, m.Frames)
 	}
-}
-
-// TestTornMessage: a peer that goes in the midst of a message has not just left.
-func TestTornMessage(t *testing.T) {
-	for torn, want := range map[string]error{
-		"": io.EOF, "\x00": io.ErrUnexpectedEOF, "\x00\x01": io.ErrUnexpectedEOF, "\x02\x00": io.ErrUnexpectedEOF,
-		"\x02\x00\x00\x00": io.ErrUnexpectedEOF, "\x00\x02a": io.ErrUnexpectedEOF, "\x01\x01a": io.ErrUnexpectedEOF,
-	} {
-		c := talk(t, torn)
-		_, err := c.recv()
-		require.Equal(t, want, err, "%x", torn)
-	}
-}
-
-// TestRecvAllocates: steps of an engine take no memory once there is room for one.
-func TestRecvAllocates(t *testing.T) {
-	step := "\x01\x02ab\x02\x00\x00\x00\x00\x00\x00\x10\x00" + string(make([]byte, 4096))
-	c := talk(t, string(bytes.Repeat([]byte(step), 203)))
-	_, err := c.recv() // what the room has to be
-	require.NoError(t, err)
-	require.Zero(t, testing.AllocsPerRun(200, func() {
-		if f, err := c.recv(); err != nil || len(f) != 2 || len(f[1]) != 4096 {
-			t.Fatal(len(f), err)
-		}
-	}))
-}
-
-// talk is the connection of a peer that has greeted, and sends text.
-func talk(t *testing.T, text string) *conn {
-	t.Helper()
-	ours, theirs := net.Pipe()
-	t.Cleanup(func() { ours.Close() })
-	go func() {
-		_, _ = theirs.Write([]byte(text)) // the test may have ended
-		theirs.Close()
-	}()
-	c := newConn(ours, Transport{MaxMessage: defaultMaxMessage})
-	c.sizes.greeted, c.sizes.ready = greetingSize, true
-	return c
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/ringcache/ringcache/engine"
 	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/internal/sentinel"
+	"github.com/ringcache/ringcache/internal/zmtp"
 )
 
 // Transport makes sockets. The zero value is ready to use.
@@ -114,6 +115,15 @@ func listen(endpoint string) (net.Listener, string, error) {
 	return l, "tcp://" + l.Addr().String(), nil
 }
 
+// conn is the connection of one peer.
+type conn struct {
+	*zmtp.Conn
+
+	// Guarded by the mutex of the socket.
+	since uint64 // the socket's clock when the peer connected, or sent something last
+	spoke bool   // it has sent something
+}
+
 // socket is a bound socket. What holds: conns has all connections that count, also
 // those that have not greeted yet; peers has those that have greeted, by their names.
 type socket struct {
@@ -204,7 +214,7 @@ func (s *socket) Send(peer string, frames ...[]byte) error {
 	case c == nil || s.kind != zmq4.Router:
 		return fmt.Errorf("%w: %s at %s", errNoPeer, peer, s.endpoint)
 	}
-	if err := c.send(frames); err != nil {
+	if err := c.Send(frames); err != nil {
 		c.Close() // half a message may be on its way
 		return fmt.Errorf("zmq: sending to peer %s at %s: %w", peer, s.endpoint, err)
 	}
@@ -241,7 +251,7 @@ func (s *socket) accept() {
 				continue
 			}
 		}
-		c := newConn(raw, s.o)
+		c := &conn{Conn: zmtp.New(raw, zmtp.Options{MaxMessage: s.o.MaxMessage, SendTimeout: s.o.SendTimeout})}
 		s.mu.Lock()
 		if s.closed {
 			s.mu.Unlock()
@@ -290,7 +300,7 @@ func (s *socket) serve(c *conn) {
 		delete(s.conns, c)
 		s.mu.Unlock()
 	}()
-	identity, err := c.greet(s.kind)
+	identity, err := c.Greet(s.kind, greetingTimeout)
 	if err != nil {
 		s.odd.Warn(s.o.Logger, "zmq: turned a peer away", "endpoint", s.endpoint, "error", err)
 		return
@@ -304,7 +314,7 @@ func (s *socket) serve(c *conn) {
 	s.mu.Unlock()
 	var frames [][]byte
 	for {
-		if frames, err = c.recv(); err != nil {
+		if frames, err = c.Receive(); err != nil {
 			break
 		}
 		s.mu.Lock()
@@ -335,7 +345,7 @@ func (s *socket) deliver(c *conn, m engine.Message) bool {
 	}
 	s.queued++
 	s.taking.Unlock()
-	c.keep()
+	c.Keep()
 	select {
 	case s.in <- m:
 		return true

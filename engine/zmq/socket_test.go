@@ -247,22 +247,3 @@ func TestClose(t *testing.T) {
 	require.ErrorIs(t, s.Send("x", []byte("y")), fs.ErrClosed)
 	require.NoFileExists(t, path)
 }
-
-// TestSizesSplit: the place where the stream is cut makes no difference.
-func TestSizesSplit(t *testing.T) {
-	stream := append(make([]byte, 64), "\x01\x03abc\x02\x00\x00\x00\x00\x00\x00\x00\x02de\x00\x00"...)
-	for cut := range stream {
-		s := sizes{limit: 1000}
-		require.NoError(t, s.pass(stream[:cut]))
-		require.NoError(t, s.pass(stream[cut:]))
-		require.Zero(t, s.body)
-		require.Empty(t, s.header)
-		require.Zero(t, s.total)
-		bad := sizes{limit: 68} // two frames of 32 and five bytes
-		err := bad.pass(stream[:cut])
-		if err == nil {
-			err = bad.pass(stream[cut:])
-		}
-		require.ErrorIs(t, err, errTooLarge, cut)
-	}
-}

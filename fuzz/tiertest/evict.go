@@ -182,13 +182,31 @@ func uses(b *bed) {
 
 // statIsNoUse: the other half of uses.
 func statIsNoUse(b *bed) {
+	b.isNoUse("Stat", func(tier.Object) {})
+}
+
+// getWithoutUse: a Get for work of the caller's own does not keep an object longer.
+func getWithoutUse(b *bed) {
+	b.isNoUse("Get with NoUse", func(o tier.Object) {
+		gets := []tier.Get{{Key: o.Key, NoUse: true}}
+		b.l.Get(background, gets)
+		b.is("Get with NoUse", gets[0].Err, nil)
+	})
+}
+
+// isNoUse does something to an object of a full level again and again, after Stat has found it, uses others, and
+// stores new ones: the object goes.
+func (b *bed) isNoUse(what string, do func(tier.Object)) {
+	b.Helper()
 	unit := b.openLimited()
 	there := b.fill("a", unit)
 	looked, others := there[0], there[1:]
 	look := func() bool {
 		is := false
 		for range 20 {
-			is = b.isThere(looked)
+			if is = b.isThere(looked); is {
+				do(looked)
+			}
 		}
 		return is
 	}
@@ -206,6 +224,6 @@ func statIsNoUse(b *bed) {
 		}
 	}
 	if look() {
-		b.Fatalf("an object that was not read, only asked for by Stat, is there after %d new ones", 4*len(there))
+		b.Fatalf("an object that nobody read, beside %s, is there after %d new ones", what, 4*len(there))
 	}
 }

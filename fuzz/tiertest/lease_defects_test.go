@@ -892,6 +892,12 @@ var leaseDefects = []defect{
 			return placed
 		}
 	})},
+	{"each Pin is a use", "Pin without a use", leasing(func(b *broken, l *mapLease, k *brokenLease) {
+		k.pin = func(keys []tier.Key) []tier.Placed {
+			l.noUse = false
+			return l.Pin(keys)
+		}
+	})},
 	{"a full level takes from leases", "full of pins", onPut(func(b *broken, p *tier.Put) func(error) error {
 		b.makeRoom(p.Object, func(m *Map, x *entry, _ tier.Object) bool { return !x.held() && !m.hasChild(x) })
 		b.makeRoom(p.Object, func(m *Map, x *entry, _ tier.Object) bool { return x.state == there })

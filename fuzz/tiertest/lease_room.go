@@ -58,6 +58,16 @@ func pinIsUse(b *bed) {
 	}
 }
 
+// pinWithoutUse: pins of a lease with NoUse keep an object only as long as they last.
+func pinWithoutUse(b *bed) {
+	b.isNoUse("pins of a lease with NoUse", func(o tier.Object) {
+		l, err := b.memory().Lease(background, tier.LeaseOptions{ID: "l", Owner: "owner", NoUse: true})
+		b.is("Lease", err, nil)
+		b.pin(l, o)
+		l.Unpin([]tier.Key{o.Key})
+	})
+}
+
 // fullOfPins: with everything pinned there is no room, and nothing is lost.
 func fullOfPins(b *bed) {
 	unit := b.openLimited()

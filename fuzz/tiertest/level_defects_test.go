@@ -1447,6 +1447,14 @@ var levelDefects = []defect{
 			return b.Map.Stat(ctx, keys)
 		}
 	}},
+	{"each Get is a use", "Get without a use", func(b *broken) {
+		b.get = func(ctx context.Context, gets []tier.Get) {
+			for i := range gets {
+				gets[i].NoUse = false
+			}
+			b.Map.Get(ctx, gets)
+		}
+	}},
 
 	{"the oldest goes, with children or not", "children first", evicts(func(_ *Map, x *entry, _ tier.Object) bool {
 		return !x.held()

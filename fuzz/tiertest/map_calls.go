@@ -102,7 +102,9 @@ func (m *Map) read(g *tier.Get) ([]byte, error) {
 		return nil, fmt.Errorf("tiertest: level %s: object %v: %w", m.o.Name, g.Key,
 			errors.Join(tier.ErrNotFound, tier.ErrCorrupt))
 	}
-	m.use(x)
+	if !g.NoUse {
+		m.use(x)
+	}
 	g.Object = x.Object
 	return x.bytes, nil
 }

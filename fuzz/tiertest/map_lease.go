@@ -18,7 +18,8 @@ type mapLease struct {
 	account     tier.Account
 	until       time.Time
 	pinned      []*entry
-	reserved    []*entry  // in the order of Reserve
+	reserved    []*entry // in the order of Reserve
+	noUse       bool
 	expired     bool      // until has passed, and reservations are left
 	writesUntil time.Time // reservations end then, if it has expired
 	ended       bool
@@ -45,6 +46,7 @@ func (m *Map) Lease(ctx context.Context, o tier.LeaseOptions) (tier.Lease, error
 			l.until, l.expired = o.Until, false
 		}
 		l.setAccount(o.Account)
+		l.noUse = o.NoUse
 		m.expire()
 		return nil
 	})
@@ -230,7 +232,9 @@ func (l *mapLease) pinOne(k tier.Key) tier.Placed {
 	if err != nil {
 		return tier.Placed{Err: err}
 	}
-	l.m.use(x)
+	if !l.noUse {
+		l.m.use(x)
+	}
 	return place(x)
 }
 

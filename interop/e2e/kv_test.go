@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,7 +121,8 @@ var kvPlan = []struct {
 }
 
 // TestKV: engines with LMCache of two releases share KV through the daemon: a second engine need not compute what the first
-// one has, also when the daemon was killed meanwhile; and each token is that of an engine that computes all of it.
+// one has, also when the daemon was killed meanwhile; and each token is that of an engine that computes all of it. By TCP the
+// daemon does not know whose processes engines are, so the engine that stores first is the one that has it.
 func TestKV(t *testing.T) {
 	plain := newKV(t, "", "")
 	var right [][]kvAnswer
@@ -132,8 +134,36 @@ func TestKV(t *testing.T) {
 	folder, err := os.MkdirTemp("", "kv") // short, as paths of sockets have to be
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(folder)) })
-	url := "grpc+unix://" + filepath.Join(folder, "kv")
-	s := newCacheServer(t, "--lmcache", url, "--lmcache-chunk-size", "64")
+	grpc, ipc, tcp := "grpc+unix://"+filepath.Join(folder, "kv"), "ipc://"+filepath.Join(folder, "zmq"), "tcp://"+freeAddress(t)
+	for _, c := range []struct {
+		name          string
+		first, second kvClient
+	}{
+		{"grpc", kvClient{"0.5.6", grpc}, kvClient{"0.5.7rc2", grpc}},
+		{"zmq", kvClient{"0.5.7rc2", tcp}, kvClient{"0.5.6", ipc}},
+	} {
+		t.Run(c.name, func(t *testing.T) { testKV(t, right, c.first, c.second) })
+	}
+}
+
+// kvClient is a release of LMCache, and where it finds the daemon.
+type kvClient struct{ release, url string }
+
+// freeAddress returns an address of this machine at which nobody listens.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
+
+func testKV(t *testing.T, right [][]kvAnswer, one, other kvClient) {
+	args := []string{"--lmcache", one.url, "--lmcache-chunk-size", "64"}
+	if other.url != one.url {
+		args = append(args, "--lmcache", other.url)
+	}
+	s := newCacheServer(t, args...)
 	s.start()
 	steps := func(e *kvEngine, known bool, from int) {
 		t.Helper()
@@ -148,13 +178,13 @@ func TestKV(t *testing.T) {
 			}
 		}
 	}
-	first := newKV(t, "0.5.6", url)
+	first := newKV(t, one.release, one.url)
 	steps(first, false, 0)
 	steps(first, true, 0)
 	s.restart()
 	steps(first, true, 0)
 
-	second := newKV(t, "0.5.7rc2", url)
+	second := newKV(t, other.release, other.url)
 	steps(second, true, 0) // what the other release has stored
 	s.restart()
 	steps(second, true, 3)

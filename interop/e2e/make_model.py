@@ -2,6 +2,7 @@
 
     make_model.py FOLDER [llava] [qwen2vl]      # FOLDER/llava, FOLDER/qwen2vl
     make_model.py FOLDER llava_large            # with a vision tower of 17 million weights, to measure what it costs
+    make_model.py FOLDER llava_text             # with 25 million weights behind it, to measure what a prompt costs
 
 Runs in the environment of setup.sh and downloads nothing. The weights are seeded and have a wide spread, so that
 greedy tokens depend on the image; vLLM's own dummy weights give the same tokens for every input.
@@ -44,12 +45,12 @@ def tokenizer():
                               "vision_end_token": "<ve>"})
 
 
-def llava(hidden=64, layers=2, size=56):
+def llava(hidden=64, layers=2, size=56, **text):
     """Images of 56x56, 16 image tokens, one float32 tensor [3, 56, 56]."""
     tokens = (size // 14) ** 2
     # vLLM's attention kernel for CPUs wants heads of 32.
     model = LlavaForConditionalGeneration(LlavaConfig(
-        text_config=LlamaConfig(**TEXT, head_dim=32),
+        text_config=LlamaConfig(**{**TEXT, **text}, head_dim=32),
         vision_config=CLIPVisionConfig(hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=layers,
                                        num_attention_heads=hidden // 32, image_size=size, patch_size=14,
                                        projection_dim=64),
@@ -84,7 +85,12 @@ def llava_large():
     return llava(hidden=512, layers=8, size=224)
 
 
-KINDS = {"llava": llava, "qwen2vl": qwen2vl, "llava_large": llava_large}
+def llava_text():
+    """A language model of 8 layers x 512."""
+    return llava(hidden_size=512, intermediate_size=1408, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=4)
+
+
+KINDS = {"llava": llava, "qwen2vl": qwen2vl, "llava_large": llava_large, "llava_text": llava_text}
 DEFAULT = "llava", "qwen2vl"
 
 

@@ -59,7 +59,9 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 		return err
 	}
 	g.Object, g.Bytes = f.head.Object, b
-	r.countUse(e)
+	if !g.NoUse {
+		r.countUse(e)
+	}
 	return nil
 }
 

@@ -70,7 +70,7 @@ func (l *Level) get(ctx context.Context, g *tier.Get) error {
 		return answer(g.Key, err)
 	}
 	defer l.done(r)
-	x, err := r.Lookup(keyText(g.Key), 0)
+	x, err := hold(&r.Request, g.Key, g.NoUse)
 	if err != nil {
 		return answer(g.Key, err)
 	}

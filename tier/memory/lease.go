@@ -30,6 +30,7 @@ type lease struct {
 
 	// Guarded by the lock of the level.
 	account     tier.Account     // nil is nobody
+	noUse       bool             // what it pins is not used by that
 	record      leasetable.Lease // as it is in the table
 	place       int              // of the record
 	until       time.Time        // as the caller said, with its monotonic reading
@@ -122,6 +123,7 @@ func (l *Level) leaseOf(o tier.LeaseOptions) (*lease, error) {
 			}
 		}
 		x.setAccount(o.Account)
+		x.noUse = o.NoUse
 		return x, nil
 	}
 	req, err := l.store.Begin(shmstore.RequestOptions{ID: leasePrefix + o.ID})
@@ -129,7 +131,7 @@ func (l *Level) leaseOf(o tier.LeaseOptions) (*lease, error) {
 		return nil, err
 	}
 	x := l.newLease(o.ID, o.Owner)
-	x.account, x.until, x.req = o.Account, o.Until, req
+	x.account, x.until, x.req, x.noUse = o.Account, o.Until, req, o.NoUse
 	x.record = leasetable.Lease{Serial: l.serial + 1, ID: o.ID, Owner: o.Owner, Until: leasetable.Nanoseconds(o.Until)}
 	err = l.touch(func() (err error) { x.place, err = l.table.PutLease(x.record); return err })
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/leasetable"
+	"github.com/ringcache/ringcache/shmstore"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -72,7 +73,7 @@ func (x *lease) hold(k tier.Key) (it *item, isNew bool, err error) {
 	if x.reserved[k] != nil {
 		return nil, false, &objectError{key: k, kind: tier.ErrPending}
 	}
-	o, err := x.req.Lookup(keyText(k), 0) // also what the lease has: it is a use
+	o, err := hold(x.req, k, x.noUse) // also what the lease has: it is a use
 	if err != nil {
 		return nil, false, answer(k, err)
 	}
@@ -92,6 +93,14 @@ func (x *lease) hold(k tier.Key) (it *item, isNew bool, err error) {
 	}
 	x.add(it)
 	return it, true, nil
+}
+
+// hold lets the store keep an object until a request ends.
+func hold(r *shmstore.Request, k tier.Key, noUse bool) (*shmstore.Object, error) {
+	if noUse {
+		return r.HoldKey(keyText(k))
+	}
+	return r.Lookup(keyText(k), 0)
 }
 
 // recordAll puts into the table what is new for the lease, and answered for in placed. What finds no room there

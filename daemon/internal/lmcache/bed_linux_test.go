@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -44,10 +45,19 @@ type bed struct {
 	store    *tier.Store
 	registry *registry.Registry
 	server   *Server
-	grpc     *GRPC
+	carrier  carrier
 	socket   string
 	served   chan error
 }
+
+// carrier is a GRPC or a ZMQ.
+type carrier interface {
+	Serve(l net.Listener) error
+	Shutdown(ctx context.Context)
+}
+
+// overZMQ is set while tests run over ZMQ.
+var overZMQ bool
 
 // newBed starts a server with a segment of 1 MiB and chunks of 16 tokens. change may change the options.
 func newBed(t testing.TB, change func(*bed)) *bed {
@@ -98,7 +108,10 @@ func (b *bed) start() {
 	b.o.Registry, b.o.Segment = b.registry, b.level.Segment()
 	b.server, err = NewServer(b.o)
 	require.NoError(b, err)
-	b.grpc = NewGRPC(b.server)
+	b.carrier = NewGRPC(b.server)
+	if overZMQ {
+		b.carrier = NewZMQ(b.server)
+	}
 	if b.socket == "" {
 		dir, err := os.MkdirTemp("", "rc") // a socket's path is short
 		require.NoError(b, err)
@@ -108,7 +121,7 @@ func (b *bed) start() {
 	_ = os.Remove(b.socket) // of the server before
 	l, err := net.Listen("unix", b.socket)
 	require.NoError(b, err)
-	g, served := b.grpc, make(chan error, 1)
+	g, served := b.carrier, make(chan error, 1)
 	b.served = served
 	go func() { served <- g.Serve(l) }()
 }
@@ -118,7 +131,7 @@ func (b *bed) stop() {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	b.grpc.Shutdown(ctx)
+	b.carrier.Shutdown(ctx)
 	assert.NoError(b, <-b.served)
 	assert.NoError(b, b.registry.Check())
 	b.registry.Close()
@@ -154,7 +167,7 @@ func (b *bed) eventually(what string, is func() bool) {
 // engine is a client of LMCache, of a release.
 type engine struct {
 	*bed
-	conn    *grpc.ClientConn
+	conn    io.Closer // a *grpc.ClientConn or a *zmqConn
 	id      string
 	release release
 }
@@ -170,17 +183,22 @@ func (b *bed) tcp() string {
 	b.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
-	g := b.grpc
+	g := b.carrier
 	go func() { assert.NoError(b, g.Serve(l)) }()
 	return "passthrough:///" + l.Addr().String()
 }
 
 func (b *bed) engineAt(address, id string, r release) *engine {
 	b.Helper()
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
-	require.NoError(b, err)
-	b.Cleanup(func() { _ = conn.Close() })
-	e := &engine{bed: b, conn: conn, id: fmt.Sprintf("%-16s", id), release: r}
+	e := &engine{bed: b, id: fmt.Sprintf("%-16s", id), release: r}
+	if overZMQ {
+		e.conn = &zmqConn{bed: b, address: address}
+	} else {
+		var err error
+		e.conn, err = grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(b, err)
+	}
+	b.Cleanup(func() { _ = e.conn.Close() })
 	if r == since056 {
 		e.must("ControllerService/GetChunkSize", &mp.GetChunkSizeRequest{}, &mp.GetChunkSizeResponse{})
 	} else {
@@ -191,7 +209,10 @@ func (b *bed) engineAt(address, id string, r release) *engine {
 
 func (e *engine) call(method string, q, p proto.Message) error {
 	ctx := metadata.AppendToOutgoingContext(context.Background(), idHeader, e.id)
-	return e.conn.Invoke(ctx, "/lmcache.mp."+method, q, p, grpc.WaitForReady(true))
+	if conn, is := e.conn.(*zmqConn); is {
+		return conn.call(method, q, p, e.release)
+	}
+	return e.conn.(*grpc.ClientConn).Invoke(ctx, "/lmcache.mp."+method, q, p, grpc.WaitForReady(true))
 }
 
 func (e *engine) must(method string, q, p proto.Message) {
@@ -202,8 +223,11 @@ func (e *engine) must(method string, q, p proto.Message) {
 // raw calls a method with bytes.
 func (e *engine) raw(method string, q []byte) ([]byte, error) {
 	ctx := metadata.AppendToOutgoingContext(context.Background(), idHeader, e.id)
+	if conn, is := e.conn.(*zmqConn); is {
+		return conn.raw(method, q, e.release)
+	}
 	var p []byte
-	err := e.conn.Invoke(ctx, method, q, &p, grpc.ForceCodec(rawCodec{}), grpc.WaitForReady(true))
+	err := e.conn.(*grpc.ClientConn).Invoke(ctx, method, q, &p, grpc.ForceCodec(rawCodec{}), grpc.WaitForReady(true))
 	return p, err
 }
 

@@ -2,8 +2,6 @@ package lmcache
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"slices"
 
 	"github.com/tinylib/msgp/msgp"
@@ -80,7 +78,7 @@ var errBody = errors.New("lmcache: the bytes of chunks are malformed")
 
 // parseBodies returns the bytes of a message by chunk and group. They are slices of the message.
 func parseBodies(b []byte, q *call) (map[[2]int][]byte, error) {
-	d := bodyDecoder{rest: b}
+	d := decoder{rest: b, kind: errBody}
 	layout := q.worker.Layout.Groups
 	version, lists := -1, []tensorList{}
 	d.fields(2, func(name string) {
@@ -144,81 +142,10 @@ type tensor struct {
 	data  []byte
 }
 
-// bodyDecoder reads a body. After the first error it reads nothing.
-type bodyDecoder struct {
-	rest []byte
-	err  error
-}
-
-func (d *bodyDecoder) fail(text string, args ...any) {
-	if d.err == nil {
-		d.err = fmt.Errorf("%w: %s: %w", errBody, fmt.Sprintf(text, args...), fs.ErrInvalid)
-	}
-}
-
-// fields reads a map of n fields, in any order, each of which once.
-func (d *bodyDecoder) fields(n uint32, field func(name string)) {
-	have, rest, err := msgp.ReadMapHeaderBytes(d.rest)
-	if err != nil || have != n {
-		d.fail("a map of %d fields, not %d (%v)", have, n, err)
-	}
-	d.rest = rest
-	var seen []string
-	for range n {
-		name := d.text()
-		if slices.Contains(seen, name) {
-			d.fail("a field %.40q twice", name)
-		}
-		seen = append(seen, name)
-		if d.err != nil {
-			return
-		}
-		field(name)
-	}
-}
-
-// array reads the header of an array, and returns how many elements follow: not more than most.
-func (d *bodyDecoder) array(most int) int {
-	if d.err != nil {
-		return 0
-	}
-	n, rest, err := msgp.ReadArrayHeaderBytes(d.rest)
-	if err != nil || int64(n) > int64(most) {
-		d.fail("an array of %d elements, and %d are the most (%v)", n, most, err)
-		return 0
-	}
-	d.rest = rest
-	return int(n)
-}
-
-func (d *bodyDecoder) integer() int {
-	if d.err != nil {
-		return 0
-	}
-	n, rest, err := msgp.ReadInt64Bytes(d.rest)
-	if err != nil {
-		d.fail("%v", err)
-	}
-	d.rest = rest
-	return int(n)
-}
-
-func (d *bodyDecoder) text() string {
-	if d.err != nil {
-		return ""
-	}
-	s, rest, err := msgp.ReadStringZC(d.rest)
-	if err != nil {
-		d.fail("%v", err)
-	}
-	d.rest = rest
-	return string(s)
-}
-
 // mostDimensions bounds the shape of a tensor: no layout has more.
 const mostDimensions = 4
 
-func (d *bodyDecoder) tensors(most int) []tensor {
+func (d *decoder) tensors(most int) []tensor {
 	n := d.array(most)
 	var out []tensor
 	for range n {
@@ -232,14 +159,7 @@ func (d *bodyDecoder) tensors(most int) []tensor {
 					t.shape = append(t.shape, d.integer())
 				}
 			case "data":
-				if msgp.NextType(d.rest) != msgp.BinType {
-					d.fail("data that are no bytes")
-					return
-				}
-				var err error
-				if t.data, d.rest, err = msgp.ReadBytesZC(d.rest); err != nil {
-					d.fail("%v", err)
-				}
+				t.data = d.bytes()
 			default:
 				d.fail("a field %.40q of a tensor", name)
 			}
@@ -252,7 +172,7 @@ func (d *bodyDecoder) tensors(most int) []tensor {
 	return out
 }
 
-func (d *bodyDecoder) group(most int) (list tensorList) {
+func (d *decoder) group(most int) (list tensorList) {
 	d.fields(2, func(name string) {
 		switch name {
 		case "chunk_indices":

@@ -72,6 +72,13 @@ func TestReleasesBeyondTheLimit(t *testing.T) {
 	clear(s.served)
 }
 
+func connsOf(c carrier) *conns {
+	if z, is := c.(*ZMQ); is {
+		return z.conns
+	}
+	return c.(*GRPC).conns
+}
+
 // TestSilentConnection does not hold up the end.
 func TestSilentConnection(t *testing.T) {
 	b := newBed(t, nil)
@@ -80,14 +87,15 @@ func TestSilentConnection(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	b.eventually("it is accepted", func() bool {
-		b.grpc.conns.mu.Lock()
-		defer b.grpc.conns.mu.Unlock()
-		return len(b.grpc.conns.open) == 2
+		conns := connsOf(b.carrier)
+		conns.mu.Lock()
+		defer conns.mu.Unlock()
+		return len(conns.open) == 2
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	begin := time.Now()
-	b.grpc.Shutdown(ctx)
+	b.carrier.Shutdown(ctx)
 	require.Less(t, time.Since(begin), time.Minute, "gRPC waits for two")
 }
 
@@ -95,10 +103,10 @@ func TestSilentConnection(t *testing.T) {
 func TestServeAfterShutdown(t *testing.T) {
 	b := newBed(t, nil)
 	b.engine("engine", since057)
-	b.grpc.Shutdown(t.Context())
+	b.carrier.Shutdown(t.Context())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	require.NoError(t, b.grpc.Serve(l))
+	require.NoError(t, b.carrier.Serve(l))
 	_, err = l.Accept()
 	require.ErrorIs(t, err, net.ErrClosed)
 }

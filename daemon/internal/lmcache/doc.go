@@ -1,13 +1,14 @@
 // Package lmcache serves LMCache's multiprocess protocol, so that the daemon stands in place of `lmcache
 // server`: engines keep their connector, LMCache 0.5.6 or 0.5.7, and share KV with each other and with
-// engines of the other release. What the wire looks like is in package mp; the rules are here, and gRPC
-// carries the messages.
+// engines of the other release. The rules are here, on the messages of package mp, which gRPC or ZMQ carries.
 //
 // # What a client is
 //
-// An engine has a client for its scheduler, and one for each worker. Each is a session of the registry, known
-// by the ID that LMCache sends with every call, and belongs to the process that connected. All that a client
-// may rely on is a lease of such a session:
+// An engine has a client for its scheduler, and one for each worker. Each is a session of the registry, and
+// belongs to the process that connected; by TCP that is not known. By gRPC a client is known by the ID that
+// LMCache sends with every call. By ZMQ it sends none, and a client is its connection: after another one,
+// as after a restart of the daemon, it is another client, to which nothing was promised. A worker stays
+// registered, as it names itself. All that a client may rely on is a lease of its session:
 //
 //   - A look-up pins what it has found, for the scheduler. Each look-up of a request has a lease of its own, so a chunk
 //     that two look-ups have found stays until both are done with it. FreeLookupLocks, a worker's CommitRetrieve and
@@ -19,12 +20,20 @@
 // else has to outlive the daemon is in a file beside the segment: the registered workers, and the release of
 // each client.
 //
+// # Two carriers
+//
+// Both have one table of methods, and the same bounds. What differs is in the files grpc.go, and zmq.go with
+// zmq_calls.go: how a call is read, how an answer is written, and what an error is. By ZMQ LMCache's own
+// servers do not answer a call that fails, and the client waits for its time limit, of minutes. This server
+// answers with its error in place of the operation's name, which the client raises at once, text included.
+// Calls of a connection are handled one after the other, but for those that wait.
+//
 // # Two releases
 //
-// The tokens of a key have the same field and wire type in both releases, and are not the same bytes. The
-// release of a client is known by the services that it calls, and is remembered. Tokens of a client of which
-// it is not known are read only if their bytes leave no doubt: to read them wrongly is to load the KV of
-// another text.
+// By gRPC the tokens of a key have the same field and wire type in both releases, and are not the same bytes.
+// The release of a client is known by the services that it calls, and is remembered. Tokens of a client of
+// which it is not known are read only if their bytes leave no doubt: to read them wrongly is to load the KV of
+// another text. By ZMQ the names of fields tell.
 //
 // See docs/decisions.md, "The release of a client of LMCache is remembered".
 //

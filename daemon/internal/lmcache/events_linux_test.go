@@ -18,25 +18,25 @@ import (
 	"github.com/ringcache/ringcache/kv"
 )
 
-// subscription is a stream of events, as a client has it.
-type subscription struct {
+// receivedEvents is a stream of events, as a client has it.
+type receivedEvents struct {
 	*engine
 	stream grpc.ClientStream
 	cursor int64
 }
 
-func (e *engine) subscribe(service string, instance, cursor int64, most int64) *subscription {
+func (e *engine) subscribe(service string, instance, cursor int64, most int64) *receivedEvents {
 	e.Helper()
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), idHeader, e.id))
 	e.Cleanup(cancel)
-	stream, err := e.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/lmcache.mp."+service+"/SubscribeKvEvents")
+	stream, err := e.conn.(*grpc.ClientConn).NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/lmcache.mp."+service+"/SubscribeKvEvents")
 	require.NoError(e, err)
 	require.NoError(e, stream.SendMsg(&mp.SubscribeKvEventsRequest{InstanceId: instance, ModelName: "org/model", Cursor: cursor, MaxEvents: most}))
 	require.NoError(e, stream.CloseSend())
-	return &subscription{engine: e, stream: stream, cursor: cursor}
+	return &receivedEvents{engine: e, stream: stream, cursor: cursor}
 }
 
-func (s *subscription) next() *mp.KVEventBatch {
+func (s *receivedEvents) next() *mp.KVEventBatch {
 	s.Helper()
 	b := &mp.KVEventBatch{}
 	require.NoError(s, s.stream.RecvMsg(b))
@@ -46,7 +46,7 @@ func (s *subscription) next() *mp.KVEventBatch {
 }
 
 // records returns the next n records, which may come in several messages.
-func (s *subscription) records(n int) (all []*mp.KVEventRecord) {
+func (s *receivedEvents) records(n int) (all []*mp.KVEventRecord) {
 	s.Helper()
 	for len(all) < n {
 		b := s.next()
@@ -212,7 +212,7 @@ func TestEndOfTheServerEndsSubscriptions(t *testing.T) {
 	b := withQuickEvents(t, nil)
 	s := b.engine("engine", since057).subscribe("KVEventService", 1, 0, 1)
 	s.next()
-	b.grpc.Shutdown(t.Context())
+	b.carrier.Shutdown(t.Context())
 	require.ErrorIs(t, s.stream.RecvMsg(&mp.KVEventBatch{}), io.EOF)
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -18,11 +17,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-
-	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
-	"github.com/ringcache/ringcache/daemon/internal/process"
-	"github.com/ringcache/ringcache/daemon/internal/registry"
 )
 
 // GRPC serves the protocol by gRPC.
@@ -31,17 +25,6 @@ type GRPC struct {
 	server *grpc.Server
 	conns  *conns
 }
-
-// maxMessage bounds a message: the bytes of a step of an engine that can't map the segment. More than it ends
-// the engine.
-const maxMessage = 1 << 30
-
-// maxCalls bounds the calls of a connection, each of which may bring a message: more of them wait at the
-// client. Calls take moments, but for those that wait for a status.
-const maxCalls = 64
-
-// handshake is how long a connection may say nothing at first.
-const handshake = 5 * time.Second
 
 // NewGRPC returns what serves s by gRPC.
 func NewGRPC(s *Server) *GRPC {
@@ -55,14 +38,14 @@ func NewGRPC(s *Server) *GRPC {
 		// A call may send so much before its message is read, see receive.
 		grpc.StaticStreamWindowSize(smallMessage), grpc.StaticConnWindowSize(1<<20),
 	)
-	for name, methods := range services {
-		desc := grpc.ServiceDesc{ServiceName: "lmcache.mp." + name, HandlerType: (*any)(nil)}
-		for method, handle := range methods {
-			m := grpc.StreamDesc{StreamName: method, Handler: handler(name, method, handle), ClientStreams: true}
+	for service, names := range services {
+		desc := grpc.ServiceDesc{ServiceName: "lmcache.mp." + service, HandlerType: (*any)(nil)}
+		for _, name := range names {
+			m := grpc.StreamDesc{StreamName: name, Handler: handler(service, name, methods[name]), ClientStreams: true}
 			desc.Streams = append(desc.Streams, m)
 		}
-		if name == "ObservabilityService" {
-			desc.Streams = append(desc.Streams, eventStream(name))
+		if service == "ObservabilityService" {
+			desc.Streams = append(desc.Streams, eventStream(service))
 		}
 		g.server.RegisterService(&desc, g)
 	}
@@ -92,33 +75,20 @@ func (g *GRPC) Shutdown(ctx context.Context) {
 	g.server.GracefulStop()
 }
 
-// caller is who has made a call.
-type caller struct {
-	ctx     context.Context //nolint:containedctx // of the call
-	conn    *connection
-	id      string // of the client
-	release release
-	room    *room // of the call's messages; nil if nothing bounds them
-}
-
-// service has the methods of a service.
-type service map[string]method
-
-// method handles a call: it has a message of its own, and a function.
-type method struct {
-	request func() proto.Message
-	handle  func(s *Server, c caller, q proto.Message) (proto.Message, error)
-}
-
-// on makes a method of a function on its own type of message.
-func on[Q any, P interface {
-	*Q
-	proto.Message
-}](handle func(s *Server, c caller, q P) (proto.Message, error)) method {
-	return method{
-		request: func() proto.Message { return P(new(Q)) },
-		handle:  func(s *Server, c caller, q proto.Message) (proto.Message, error) { return handle(s, c, q.(P)) },
-	}
+// services are the services of gRPC with the methods that each has.
+var services = map[string][]string{
+	"ControllerService":    {"Clear", "GetChunkSize", "GetExperimental", "Ping"},
+	"ObservabilityService": {"ReportBlockAllocation"},
+	"DebugService":         {"Noop"},
+	"ManagementService": {
+		"Clear", "GetChunkSize", "GetExperimental", "NegotiateChunkSize", "Noop", "Ping", "ReportBlockAllocation",
+	},
+	"LookupService": {"EndSession", "FreeLookupLocks", "Lookup", "QueryPrefetchStatus", "WaitPrefetchStatus"},
+	"EngineDrivenService": {
+		"CommitRetrieve", "CommitStore", "PrepareRetrieve", "PrepareStore",
+		"RegisterKvCacheEngineDrivenContext", "UnregisterKvCacheEngineDrivenContext",
+	},
+	"LMCacheDrivenService": {"RegisterKvCache"},
 }
 
 // releaseOfService is the release that a client has who calls a service.
@@ -143,45 +113,12 @@ func handler(service, name string, m method) grpc.StreamHandler {
 		if err := receive(c, q); err != nil {
 			return err
 		}
-		p, err := answer(g.s, name, m, c, q)
+		p, err := g.s.answer(name, m, c, q)
 		if err != nil {
-			g.s.refused(name, err)
 			return status.Error(codeOf(err), err.Error())
 		}
 		return stream.SendMsg(p)
 	}
-}
-
-// answer handles a call. A panic ends neither the daemon nor the engine.
-func answer(s *Server, name string, m method, c caller, q proto.Message) (p proto.Message, err error) {
-	defer func() {
-		r := recover()
-		if r == nil {
-			return
-		}
-		s.log.Error("a call of an engine panicked", "call", name, "panic", r, "stack", string(debug.Stack()))
-		if p, err = nothing[name], nil; p == nil {
-			err = errors.New("lmcache: the server has a bug, which its log describes")
-		}
-	}()
-	if load, ok := q.(*mp.PrepareRetrieveRequest); ok && !c.room.forAnswer(s.answerBytes(load)) {
-		return nothing[name], nil // the call has ended
-	}
-	if name != "WaitPrefetchStatus" { // it waits for levels, and does little itself
-		defer s.takeTurn(c, q)()
-	}
-	return m.handle(s, c, q)
-}
-
-// nothing are the answers to calls whose error an engine does not survive, or takes for pending, when there
-// is nothing to store, to load or to find.
-var nothing = map[string]proto.Message{
-	"QueryPrefetchStatus": &mp.QueryPrefetchStatusResponse{ChunkCount: new(int64)},
-	"WaitPrefetchStatus":  &mp.WaitPrefetchStatusResponse{ChunkCount: new(int64)},
-	"PrepareStore":        &mp.PrepareStoreResponse{EncodedContext: appendContext(nil, nil, true, true)},
-	"CommitStore":         &mp.CommitStoreResponse{},
-	"PrepareRetrieve":     &mp.PrepareRetrieveResponse{},
-	"CommitRetrieve":      &mp.CommitRetrieveResponse{},
 }
 
 func codeOf(err error) codes.Code {
@@ -208,134 +145,13 @@ func callerOf(ctx context.Context) (caller, error) {
 	if len(ids) != 1 || len(ids[0]) != 16 {
 		return caller{}, fmt.Errorf("lmcache: the call has no metadata %s of 16 bytes, which LMCache 0.5.5 and later send", idHeader)
 	}
-	return caller{ctx: ctx, conn: conn.conn, id: hex.EncodeToString([]byte(ids[0]))}, nil
+	return caller{ctx: ctx, conn: conn.conn, id: hex.EncodeToString([]byte(ids[0])), subscribes: true}, nil
 }
-
-// services are what each service has.
-var services = func() map[string]service {
-	chunkSize := on(func(s *Server, c caller, _ *mp.GetChunkSizeRequest) (proto.Message, error) {
-		s.note(c)
-		return &mp.GetChunkSizeResponse{ChunkSize: int64(s.chunkSize())}, nil
-	})
-	experimental := on(func(s *Server, c caller, _ *mp.GetExperimentalRequest) (proto.Message, error) {
-		s.note(c)
-		if c.release == since056 && s.events.memory != nil { // clients of 0.5.7 subscribe without asking
-			return &mp.GetExperimentalResponse{Names: []string{eventCapability}}, nil
-		}
-		return &mp.GetExperimentalResponse{}, nil
-	})
-	ping := on(func(s *Server, c caller, q *mp.PingRequest) (proto.Message, error) {
-		s.note(c)
-		return &mp.PingResponse{Ok: s.ping(q.InstanceId)}, nil
-	})
-	erase := on(func(s *Server, c caller, _ *mp.ClearRequest) (proto.Message, error) {
-		return &mp.ClearResponse{}, s.clear(c)
-	})
-	noop := on(func(*Server, caller, *mp.NoopRequest) (proto.Message, error) {
-		return &mp.NoopResponse{Message: "OK"}, nil
-	})
-	report := on(func(*Server, caller, *mp.ReportBlockAllocationRequest) (proto.Message, error) {
-		return &mp.ReportBlockAllocationResponse{}, nil
-	})
-	return map[string]service{
-		"ControllerService":    {"Clear": erase, "GetChunkSize": chunkSize, "GetExperimental": experimental, "Ping": ping},
-		"ObservabilityService": {"ReportBlockAllocation": report},
-		"DebugService":         {"Noop": noop},
-		"ManagementService": {
-			"Clear": erase, "GetChunkSize": chunkSize, "GetExperimental": experimental, "Ping": ping, "Noop": noop,
-			"ReportBlockAllocation": report,
-			"NegotiateChunkSize": on(func(s *Server, c caller, q *mp.NegotiateChunkSizeRequest) (proto.Message, error) {
-				s.note(c)
-				n, err := s.negotiateChunkSize(q.RequiredChunkAlignment)
-				return &mp.NegotiateChunkSizeResponse{ChunkSize: int64(n)}, err
-			}),
-		},
-		"LookupService": {
-			"Lookup": on(func(s *Server, c caller, q *mp.LookupRequest) (proto.Message, error) {
-				return &mp.LookupResponse{}, s.lookUp(c, q.GetKey())
-			}),
-			"QueryPrefetchStatus": on(func(s *Server, c caller, q *mp.QueryPrefetchStatusRequest) (proto.Message, error) {
-				return &mp.QueryPrefetchStatusResponse{ChunkCount: s.status(c, q.RequestId)}, nil
-			}),
-			"WaitPrefetchStatus": on(func(s *Server, c caller, q *mp.WaitPrefetchStatusRequest) (proto.Message, error) {
-				n := s.waitForStatus(c.ctx, c, q.RequestId, q.Timeout)
-				return &mp.WaitPrefetchStatusResponse{ChunkCount: n}, nil
-			}),
-			"FreeLookupLocks": on(func(s *Server, c caller, q *mp.FreeLookupLocksRequest) (proto.Message, error) {
-				return &mp.FreeLookupLocksResponse{}, s.freeLocks(c, q)
-			}),
-			"EndSession": on(func(s *Server, c caller, q *mp.EndSessionRequest) (proto.Message, error) {
-				return &mp.EndSessionResponse{}, s.endSession(c, q.RequestId)
-			}),
-		},
-		"EngineDrivenService": {
-			"RegisterKvCacheEngineDrivenContext": on(func(s *Server, c caller, q *mp.RegisterKvCacheEngineDrivenContextRequest) (proto.Message, error) {
-				name, size, err := s.register(c, q)
-				return &mp.RegisterKvCacheEngineDrivenContextResponse{ShmName: name, PoolSize: size}, err
-			}),
-			"UnregisterKvCacheEngineDrivenContext": on(func(s *Server, _ caller, q *mp.UnregisterKvCacheEngineDrivenContextRequest) (proto.Message, error) {
-				s.unregister(q.InstanceId)
-				return &mp.UnregisterKvCacheEngineDrivenContextResponse{}, nil
-			}),
-			"PrepareStore": on(func(s *Server, c caller, q *mp.PrepareStoreRequest) (proto.Message, error) {
-				return &mp.PrepareStoreResponse{EncodedContext: s.prepareStore(c, q)}, nil
-			}),
-			"CommitStore": on(func(s *Server, c caller, q *mp.CommitStoreRequest) (proto.Message, error) {
-				return &mp.CommitStoreResponse{Success: s.commitStore(c, q)}, nil
-			}),
-			"PrepareRetrieve": on(func(s *Server, c caller, q *mp.PrepareRetrieveRequest) (proto.Message, error) {
-				return s.prepareRetrieve(c, q), nil
-			}),
-			"CommitRetrieve": on(func(s *Server, c caller, q *mp.CommitRetrieveRequest) (proto.Message, error) {
-				return &mp.CommitRetrieveResponse{Success: s.commitRetrieve(c, q)}, nil
-			}),
-		},
-		"LMCacheDrivenService": {
-			"RegisterKvCache": on(func(*Server, caller, *mp.RegisterKvCacheRequest) (proto.Message, error) {
-				return nil, fmt.Errorf("lmcache: the engine asks that the server copies out of its GPU, which ringcache does not do; "+
-					"set lmcache.mp.mp_transfer_mode to engine_driven in kv_connector_extra_config: %w", fs.ErrInvalid)
-			}),
-		},
-	}
-}()
 
 // identifier identifies the process of each connection, in place of a handshake.
 type identifier struct {
 	s     *Server
 	conns *conns
-}
-
-// conns are the open connections, also those of which gRPC knows nothing yet.
-type conns struct {
-	mu     sync.Mutex
-	open   map[net.Conn]struct{}
-	closed bool
-}
-
-// add adds a connection, if there may be one more.
-func (c *conns) add(conn net.Conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.open[conn] = struct{}{}
-	}
-	return !c.closed
-}
-
-func (c *conns) remove(conn net.Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.open, conn)
-}
-
-// close closes all connections, also those that are still to come.
-func (c *conns) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	for conn := range c.open {
-		_ = conn.Close() // its owner notices
-	}
 }
 
 // identified is what gRPC knows of a connection.
@@ -349,21 +165,14 @@ func (*identified) AuthType() string { return "process" }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (i *identifier) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	all := i.s.o.Registry
-	identify := all.Identify
-	if raw.RemoteAddr().Network() != "unix" {
-		identify = func(net.Conn) (*registry.Client, error) { return all.Enter(process.Unknown()) }
-	}
-	client, err := identify(raw)
+	conn, err := i.s.identify(raw)
 	if err != nil {
-		i.s.refused("connect", err)
 		return nil, nil, err
 	}
 	if !i.conns.add(raw) {
-		client.Leave()
+		i.s.closed(conn)
 		return nil, nil, net.ErrClosed
 	}
-	conn := &connection{client: client, process: client.Process(), close: raw.Close}
 	info := &identified{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, conn: conn}
 	return &watchedConn{Conn: raw, closed: func() {
 		i.conns.remove(raw)

@@ -65,6 +65,7 @@ func (s *Server) register(
 		i.Worker = 0
 	}
 	s.state.Instances[key] = i
+	s.state.remember(layout)
 	delete(s.asked, q.InstanceId)
 	s.dirty = true
 	s.log.Info("a worker was registered", "model", layout.Model, "workers", layout.World, "pid", by.conn.process.PID,
@@ -107,13 +108,17 @@ func (s *Server) unregister(id int64) {
 
 // ping reports whether a worker need not register: an unknown one is told once that it has to, by an answer
 // after which it takes the server for unhealthy; it registers when the next answer says that all is well.
-func (s *Server) ping(id *int64) bool {
+func (s *Server) ping(by caller, id *int64) bool {
 	if id == nil {
 		return true
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state.Instances[instanceID(*id)] != nil || s.asked[*id] {
+	defer s.unlock()
+	if i := s.state.Instances[instanceID(*id)]; i != nil {
+		s.speaksFor(by, i)
+		return true
+	}
+	if s.asked[*id] {
 		return true
 	}
 	if len(s.asked) >= maxInstances {
@@ -123,14 +128,28 @@ func (s *Server) ping(id *int64) bool {
 	return false
 }
 
+// speaksFor makes a caller the client of a worker that it has named: a client of ZMQ is another one by each
+// connection. Its release is that of the worker, which no other call may have told yet. The caller has the lock.
+func (s *Server) speaksFor(by caller, i *instance) {
+	c := s.served[by.id]
+	if c == nil || i.Client == by.id || i.Process != by.conn.process {
+		return
+	}
+	if r := releases[s.state.Clients[i.Client]]; s.state.Clients[by.id] == "" && r != unknown {
+		s.setRelease(c, r)
+	}
+	i.Client, s.dirty = by.id, true
+}
+
 // workerOf returns the instance of a worker whose call has a key, a copy; nil if it is not registered so.
-func (s *Server) workerOf(id int64, key rangeKey) *instance {
+func (s *Server) workerOf(by caller, id int64, key rangeKey) *instance {
 	s.mu.Lock()
 	defer s.unlock()
 	i := s.state.Instances[instanceID(id)]
 	if i == nil || i.Layout.Model != key.model || i.Layout.World != key.world || key.worker == allWorkers {
 		return nil
 	}
+	s.speaksFor(by, i)
 	if i.Worker != key.worker {
 		i.Worker = key.worker
 		s.dirty = true

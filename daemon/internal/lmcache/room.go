@@ -3,6 +3,7 @@ package lmcache
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"google.golang.org/grpc"
@@ -63,6 +64,19 @@ func (r *room) take(bytes int64) bool {
 	r.slow = time.AfterFunc(messageTime, func() { _ = r.close() }) // who has room must use it
 	return true
 }
+
+// more waits for room for one more part of a message. It does not wait while it has room for the parts before,
+// which are small beside this one, or the other way round.
+func (r *room) more(bytes int) error {
+	before := r.taken / copies
+	r.release()
+	if !r.take(before + int64(bytes)) {
+		return errEnding
+	}
+	return nil
+}
+
+var errEnding = errors.New("lmcache: the connection or the server ends")
 
 // forAnswer waits for room for an answer, in place of that for the request, which is small beside it. It
 // reports false when the call has ended.

@@ -38,7 +38,7 @@ func TestLargeMessagesShareABudget(t *testing.T) {
 		calls.Go(func() {
 			for range 5 {
 				q, p := &mp.CommitStoreRequest{Data: make([]byte, 300<<10)}, &mp.CommitStoreResponse{}
-				if !assert.NoError(t, e.conn.Invoke(metadata.AppendToOutgoingContext(ctx, idHeader, e.id), "/lmcache.mp.EngineDrivenService/CommitStore", q, p)) {
+				if !assert.NoError(t, e.conn.(*grpc.ClientConn).Invoke(metadata.AppendToOutgoingContext(ctx, idHeader, e.id), "/lmcache.mp.EngineDrivenService/CommitStore", q, p)) {
 					return
 				}
 			}
@@ -108,7 +108,7 @@ func TestCallThatEndsWhileItWaits(t *testing.T) {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), idHeader, e.id))
 	done := make(chan error, 1)
 	go func() {
-		done <- e.conn.Invoke(ctx, "/lmcache.mp.EngineDrivenService/CommitStore", &mp.CommitStoreRequest{Data: make([]byte, 1<<20)}, &mp.CommitStoreResponse{})
+		done <- e.conn.(*grpc.ClientConn).Invoke(ctx, "/lmcache.mp.EngineDrivenService/CommitStore", &mp.CommitStoreRequest{Data: make([]byte, 1<<20)}, &mp.CommitStoreResponse{})
 	}()
 	b.eventually("it waits", func() bool { return b.o.Rooms.Bodies.Waiting() == 1 })
 	cancel()
@@ -173,4 +173,51 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	b.server.maxMessage = 1000
 	err = e.call("EngineDrivenService/CommitStore", &mp.CommitStoreRequest{Data: make([]byte, 1000)}, &mp.CommitStoreResponse{})
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+}
+
+// TestLargeMessagesOfZMQShareTheBudget, and a connection is not read while its message waits.
+func TestLargeMessagesOfZMQShareTheBudget(t *testing.T) {
+	b := overZMQBed(t, withBodies(8<<20))
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	tokens := prompt(1, 64*chunk)
+	k := of(e.key("w", tokens, 0, 64*chunk), 0)
+	var other fair.Share
+	require.True(t, b.o.Rooms.Bodies.Acquire(nil, &other, 8<<20))
+	done := make(chan bool, 1)
+	go func() { done <- e.commitStore(k, 1, e.body(k)) }()
+	b.eventually("it waits", func() bool { return b.o.Rooms.Bodies.Waiting() == 1 })
+	b.o.Rooms.Bodies.Release(&other, 8<<20)
+	require.True(t, <-done)
+	b.eventually("everything is given back", func() bool { n, _ := b.o.Rooms.Bodies.Used(); return n == 0 })
+	_, peak := b.o.Rooms.Bodies.Used()
+	require.EqualValues(t, 8<<20, peak)
+
+	b.eventually("there is room", func() bool { return b.o.Rooms.Bodies.TryAcquire(&other, 8<<20) })
+	load := make(chan *mp.PrepareRetrieveResponse, 1)
+	go func() {
+		p := &mp.PrepareRetrieveResponse{}
+		assert.NoError(t, e.call("EngineDrivenService/PrepareRetrieve", &mp.PrepareRetrieveRequest{Key: k, InstanceId: 1}, p))
+		load <- p
+	}()
+	b.eventually("its answer waits", func() bool { return b.o.Rooms.Bodies.Waiting() == 1 })
+	b.o.Rooms.Bodies.Release(&other, 8<<20)
+	p := <-load
+	require.Equal(t, e.body(k), p.Data)
+	e.must("EngineDrivenService/CommitRetrieve", &mp.CommitRetrieveRequest{Key: k, InstanceId: 1}, &mp.CommitRetrieveResponse{})
+	b.nothingHeld()
+	b.eventually("all of it is given back", func() bool { n, _ := b.o.Rooms.Bodies.Used(); return n == 0 })
+}
+
+// TestPartsOfALargeMessage have room together, and a call that has some does not wait for the rest with it.
+func TestPartsOfALargeMessage(t *testing.T) {
+	budget := fair.NewBudget(1 << 20)
+	r := &room{budget: budget, share: &fair.Share{}, close: func() error { return nil }}
+	require.NoError(t, r.more(100<<10))
+	require.NoError(t, r.more(300<<10), "with the first part it would have more than half")
+	n, _ := budget.Used()
+	require.EqualValues(t, 800<<10, n)
+	r.release()
+	n, _ = budget.Used()
+	require.Zero(t, n)
 }

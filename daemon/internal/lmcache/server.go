@@ -312,16 +312,23 @@ func (s *Server) serve(id string, r release) *client {
 		c = &client{id: id, requests: map[string]*request{}, stores: map[string]*store{}}
 		s.served[id] = c
 	}
-	if known := releases[s.state.Clients[id]]; r == unknown {
-		r = known
-	} else if r != known && (known != unknown || len(s.state.Clients) < maxClients || s.forgetRelease()) {
-		s.state.Clients[id] = r.String()
-		s.dirty = true
+	if r == unknown {
+		r = releases[s.state.Clients[id]]
 	}
 	if r != unknown {
-		c.version = r
+		s.setRelease(c, r)
 	}
 	return c
+}
+
+// setRelease notes the release of a client, and keeps it if there is room. The caller has the lock.
+func (s *Server) setRelease(c *client, r release) {
+	c.version = r
+	known := releases[s.state.Clients[c.id]]
+	if r != known && (known != unknown || len(s.state.Clients) < maxClients || s.forgetRelease()) {
+		s.state.Clients[c.id] = r.String()
+		s.dirty = true
+	}
 }
 
 var releases = map[string]release{since056.String(): since056, since057.String(): since057}

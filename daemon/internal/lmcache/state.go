@@ -23,6 +23,7 @@ type state struct {
 	Chunk      int                  `json:"chunk_size"`    // 0 until it is settled
 	Clients    map[string]string    `json:"clients"`       // ID -> release
 	Instances  map[string]*instance `json:"instances"`     // ID of the worker, as a number
+	Layouts    []kv.Layout          `json:"layouts"`       // that were registered, the last one first
 }
 
 // instance is a registered worker.

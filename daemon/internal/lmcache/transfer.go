@@ -46,7 +46,7 @@ func (s *Server) begin(by caller, k *mp.IpcCacheServerKey, instance int64) (q ca
 		return call{}, err
 	}
 	size := s.chunkSize()
-	q = call{c: c, key: key, worker: s.workerOf(instance, key), from: key.from / size, to: key.to / size}
+	q = call{c: c, key: key, worker: s.workerOf(by, instance, key), from: key.from / size, to: key.to / size}
 	if q.worker == nil || q.from == q.to {
 		begun = true
 		return q, nil

@@ -18,10 +18,11 @@ func TestPanicIsNoError(t *testing.T) {
 	b := newBed(t, func(b *bed) { b.o.Logger = nil })
 	b.engine("engine", since057)
 	c := caller{ctx: t.Context(), conn: &connection{client: &registry.Client{}}, id: "0123456789abcdef"}
-	for service, methods := range services {
-		for name, m := range methods {
+	for service, names := range services {
+		for _, name := range names {
+			m := methods[name]
 			m.handle = func(*Server, caller, proto.Message) (proto.Message, error) { panic("a bug") }
-			p, err := answer(b.server, name, m, c, m.request())
+			p, err := b.server.answer(name, m, c, m.request())
 			if service == "EngineDrivenService" && (name[:6] == "Prepar" || name[:6] == "Commit") || name == "QueryPrefetchStatus" || name == "WaitPrefetchStatus" {
 				require.NoError(t, err, name)
 				require.NotNil(t, p, name)

@@ -40,8 +40,14 @@ var ordinary = Limits{Sessions: 40, Leases: 8, Held: 10_000, Longest: time.Hour,
 
 func newBed(t tester, l Limits) *bed {
 	t.Helper()
+	return newSmallBed(t, l, 0)
+}
+
+// newSmallBed is newBed with a capacity of the memory level; 0 is none.
+func newSmallBed(t tester, l Limits, capacity int64) *bed {
+	t.Helper()
 	b := &bed{tester: t, limits: l, now: time.Unix(1_800_000_000, 0)}
-	b.memory = tiertest.NewMap(tiertest.MapOptions{Name: "memory", Now: b.clock})
+	b.memory = tiertest.NewMap(tiertest.MapOptions{Name: "memory", Now: b.clock, Capacity: capacity})
 	var err error
 	b.store, err = tier.Open(context.Background(), tier.Options{Memory: b.memory})
 	require.NoError(t, err)

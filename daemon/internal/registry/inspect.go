@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +23,7 @@ type Lease struct {
 	Pinned, Reserved int
 	Bytes            int64
 	Waiting          bool // from before the start, and nobody has joined the session
+	Has              int  // of the objects that the caller has named
 }
 
 // all returns the sessions, in the order of their keys.
@@ -31,11 +33,16 @@ func (r *Registry) all() []*session {
 	return slices.SortedFunc(maps.Values(r.sessions), func(a, b *session) int { return cmp.Compare(a.key, b.key) })
 }
 
-// Leases lists the leases, in the order of their protocols, sessions and names, but at most n.
-func (r *Registry) Leases(n int) []Lease {
+// Leases lists the leases, in the order of their protocols, sessions and names, but at most n, and how many of
+// some objects each has.
+func (r *Registry) Leases(n int, keys ...tier.Key) []Lease {
+	wanted := make(map[tier.Key]struct{}, len(keys))
+	for _, k := range keys {
+		wanted[k] = struct{}{}
+	}
 	var out []Lease
 	for _, s := range r.all() {
-		out = append(out, s.list()...)
+		out = append(out, s.list(wanted)...)
 		if len(out) >= n {
 			return out[:n]
 		}
@@ -43,7 +50,7 @@ func (r *Registry) Leases(n int) []Lease {
 	return out
 }
 
-func (s *session) list() []Lease {
+func (s *session) list(wanted map[tier.Key]struct{}) []Lease {
 	s.request.Lock()
 	defer s.request.Unlock()
 	r := s.registry
@@ -62,10 +69,31 @@ func (s *session) list() []Lease {
 			x.Protocol, x.ID = "", l.t.ID()
 		}
 		x.Until, x.Expired, x.Pinned, x.Reserved, x.Bytes = now.Until, now.Expired, now.Pinned, now.Reserved, now.Bytes
+		x.Has = l.has(now, wanted)
 		out = append(out, x)
 	}
 	slices.SortFunc(out, func(a, b Lease) int { return cmp.Compare(a.ID, b.ID) })
 	return out
+}
+
+// has returns how many of some objects a lease has. It costs as much as the fewer of both, since whoever asks does so
+// of all leases.
+func (l *lease) has(now tier.LeaseSummary, wanted map[tier.Key]struct{}) (n int) {
+	if now.Pinned+now.Reserved < len(wanted) {
+		st := l.t.State()
+		for _, k := range slices.Concat(st.Pinned, st.Reserved) {
+			if _, ok := wanted[k]; ok {
+				n++
+			}
+		}
+		return n
+	}
+	for _, p := range l.t.Held(slices.Collect(maps.Keys(wanted))) {
+		if !errors.Is(p.Err, tier.ErrNotFound) {
+			n++
+		}
+	}
+	return n
 }
 
 // Counts returns the counts.

@@ -28,15 +28,20 @@ func (u *Session) Reserve(name string, objects []tier.Object, d time.Duration) (
 		return nil, err
 	}
 	most := s.registry.Limits().Held
-	placed := make([]tier.Placed, len(objects))
-	for i := range objects {
-		placed[i] = l.reserve(&objects[i], most)
-		if hasEnded(placed[i]) { // its time passed just now
-			if l, err = s.open(l, name, d); err != nil {
-				return nil, err
-			}
-			placed[i] = l.reserve(&objects[i], most)
+	placed := tier.ReserveEach(objects, func(o *tier.Object) tier.Placed {
+		if err != nil {
+			return tier.Placed{Err: err}
 		}
+		p := l.reserve(o, most)
+		if hasEnded(p) { // its time passed just now
+			if l, err = s.open(l, name, d); err == nil {
+				p = l.reserve(o, most)
+			}
+		}
+		return p
+	})
+	if err != nil {
+		return nil, err
 	}
 	failpoint.Hit("daemon.reserved")
 	if !slices.ContainsFunc(placed, isPlaced) {

@@ -3,6 +3,7 @@ package registry
 import (
 	"io/fs"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -70,4 +71,44 @@ func TestProcessThatDiesWhileItsBytesAreWritten(t *testing.T) {
 	<-died
 	require.Empty(t, b.registry.Leases(10))
 	require.ErrorIs(t, u.Fill("l", keys("a"), func(int, []byte) { t.Error("its reservation has ended") }), ErrTaken)
+}
+
+// TestTailDoesNotEvictItsHead: a client that stored three chunks behind a chain that fills memory got room for two of
+// them, which was that of the end of the chain.
+func TestTailDoesNotEvictItsHead(t *testing.T) {
+	b := newSmallBed(t, ordinary, 8000)
+	u := b.user(process.Unknown(), "session-1")
+	var names []string
+	var tail []tier.Object
+	for i := 0; len(tail) < 3; i++ {
+		names = append(names, strconv.Itoa(i))
+		o := tier.Object{Key: key(names[i]), Size: 1000}
+		if i > 0 {
+			o.Parent = names[i-1]
+		}
+		if len(tail) > 0 {
+			tail = append(tail, o)
+			continue
+		}
+		placed, err := u.Reserve("l", []tier.Object{o}, time.Hour)
+		require.NoError(t, err)
+		if placed[0].Err != nil {
+			require.ErrorIs(t, placed[0].Err, tier.ErrFull)
+			tail = append(tail, o)
+			continue
+		}
+		_, _, err = u.Commit("l", keys(names[i]), false, 0)
+		require.NoError(t, err)
+		u.Release([]string{"l"})
+	}
+	head := names[:len(names)-3]
+	require.Greater(t, len(head), 3)
+	placed, err := u.Reserve("l", tail, time.Hour)
+	require.NoError(t, err)
+	for _, p := range placed {
+		require.ErrorIs(t, p.Err, tier.ErrFull)
+	}
+	for i, f := range b.store.Stat(t.Context(), keys(head...)) {
+		require.NoError(t, f.Err, head[i])
+	}
 }

@@ -1,4 +1,4 @@
-package zmq
+package zmtp
 
 import (
 	"encoding/binary"
@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	errTooLarge = errors.New("zmq: the peer announced a message above the limit")
-	errCommand  = errors.New("zmq: the peer sent a command, which this version of the protocol has not")
+	errTooLarge = errors.New("zmtp: the peer announced a message above the limit")
+	errCommand  = errors.New("zmtp: the peer sent a command, which this version of the protocol has not")
 )
 
 // The stream of a peer (ZMTP 3.0): a greeting of 64 bytes, then frames, each of

@@ -1,4 +1,4 @@
-package zmq
+package zmtp
 
 import (
 	"bufio"
@@ -16,31 +16,43 @@ import (
 	"github.com/go-zeromq/zmq4/security/null"
 )
 
-// conn is the connection of one peer.
-type conn struct {
+// Conn is the connection of one peer. One goroutine at a time may receive; any may send.
+type Conn struct {
 	net.Conn
 
-	// Of serve.
 	in      *bufio.Reader
 	sizes   sizes
+	most    int // frames of a message, 0 is any
+	large   func(bytes int) error
 	head    [longHeader]byte
-	frames  [][]byte // of the last recv
+	frames  [][]byte // of the last Receive
 	room    []byte   // for their bodies
 	largest int      // message so far, in bytes, of those up to mostRoom
 
 	sending sync.Mutex
 	out     *bufio.Writer
 	outHead [longHeader]byte
-
-	// Of the socket, and guarded by its mutex.
-	since uint64 // the socket's clock when the peer connected, or sent something last
-	spoke bool   // it has sent something
 }
 
-func newConn(raw net.Conn, o Transport) *conn {
+// Options bound what a peer may do.
+type Options struct {
+	// MaxMessage bounds the bytes of one message, of which each frame has 32 more. Receive fails when the peer
+	// announces more.
+	MaxMessage int64
+	// MaxFrames bounds the frames of one message; 0 is as many as MaxMessage allows.
+	MaxFrames int
+	// Large, if not nil, is called before a frame of more than 64 KiB is read, and may wait. Its error is that of
+	// Receive.
+	Large func(bytes int) error
+	// SendTimeout is how long the peer may take to take 64 KiB in.
+	SendTimeout time.Duration
+}
+
+// New returns the connection of a peer, which has to greet first.
+func New(raw net.Conn, o Options) *Conn {
 	buf := int(min(64<<10, max(4<<10, o.MaxMessage/16)))
-	return &conn{
-		Conn: raw, sizes: sizes{limit: o.MaxMessage},
+	return &Conn{
+		Conn: raw, sizes: sizes{limit: o.MaxMessage}, most: o.MaxFrames, large: o.Large,
 		in: bufio.NewReaderSize(raw, buf), out: bufio.NewWriterSize(patient{raw, o.SendTimeout}, buf),
 	}
 }
@@ -66,7 +78,7 @@ func (w patient) Write(p []byte) (n int, err error) {
 
 // Read is what the library reads through during the greeting: it never sees a frame
 // that is too large, for which it would allocate.
-func (c *conn) Read(p []byte) (int, error) {
+func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.in.Read(p)
 	if err := c.sizes.pass(p[:n]); err != nil {
 		return 0, err
@@ -75,7 +87,7 @@ func (c *conn) Read(p []byte) (int, error) {
 }
 
 // Write is what the library writes through during the greeting, where every write counts.
-func (c *conn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.out.Write(p)
 	if err == nil {
 		err = c.out.Flush()
@@ -83,10 +95,10 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// greet exchanges greetings and returns the identity of the peer.
-func (c *conn) greet(kind zmq4.SocketType) (id string, err error) {
+// Greet exchanges greetings as a socket of a kind, and returns the identity that the peer claims.
+func (c *Conn) Greet(kind zmq4.SocketType, timeout time.Duration) (identity string, err error) {
 	defer recovered(&err)
-	if err := c.SetDeadline(time.Now().Add(greetingTimeout)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return "", err
 	}
 	w, err := zmq4.Open(c, null.Security(), kind, nil, true, nil)
@@ -96,25 +108,32 @@ func (c *conn) greet(kind zmq4.SocketType) (id string, err error) {
 	return w.Peer.Meta["Identity"], c.SetDeadline(time.Time{})
 }
 
-// recv returns the frames of the next message, which are valid until the next call,
-// unless keep is called before. A message that fits into room takes no memory.
-func (c *conn) recv() (frames [][]byte, err error) {
+// Receive returns the frames of the next message, which are valid until the next call,
+// unless Keep is called before. A message that fits into room takes no memory. The error is
+// io.EOF of a peer that has gone in front of a message.
+func (c *Conn) Receive() (frames [][]byte, err error) {
 	if len(c.room) < c.largest {
 		c.room = make([]byte, 1<<bits.Len(uint(c.largest-1)))
 	}
 	frames, room, total := c.frames[:0], c.room, 0
 	for more := true; more; {
+		if len(frames) == c.most && c.most > 0 {
+			return nil, fmt.Errorf("%w: more than %d frames", errTooLarge, c.most)
+		}
 		var size int
 		if size, more, err = c.header(len(frames) > 0); err != nil {
 			return nil, err
 		}
+		if size > mostRoom && c.large != nil {
+			if err := c.large(size); err != nil {
+				return nil, err
+			}
+		}
 		body := []byte{} // a frame is never nil
 		if size <= len(room) && size > 0 {
 			body, room = room[:size:size], room[size:]
-		} else if size > 0 {
-			body = make([]byte, size)
 		}
-		if _, err := io.ReadFull(c.in, body); err != nil {
+		if body, err = c.body(body, size); err != nil {
 			return nil, torn(err)
 		}
 		c.sizes.body = 0
@@ -127,6 +146,23 @@ func (c *conn) recv() (frames [][]byte, err error) {
 	return frames, nil
 }
 
+// body reads the body of a frame, into b if that has room. What a peer only announces takes no memory: room for a
+// large body grows with what has come.
+func (c *Conn) body(b []byte, size int) ([]byte, error) {
+	for have := 0; have < size; {
+		if have == len(b) {
+			b = append(make([]byte, 0, min(size, max(mostTrusted, 2*have))), b...)
+			b = b[:cap(b)]
+		}
+		n, err := io.ReadFull(c.in, b[have:])
+		if err != nil {
+			return nil, err
+		}
+		have += n
+	}
+	return b, nil
+}
+
 // What is kept for the next message is bounded: it is one of a few KiB, as the steps of
 // an engine are.
 const (
@@ -134,12 +170,15 @@ const (
 	mostFrames = 64
 )
 
-// keep leaves the frames of the last recv to whoever has them.
-func (c *conn) keep() { c.frames, c.room = nil, nil }
+// mostTrusted is how many bytes of a frame get room before any of them has come.
+const mostTrusted = 1 << 20
+
+// Keep leaves the frames of the last Receive to whoever has them.
+func (c *Conn) Keep() { c.frames, c.room = nil, nil }
 
 // header reads the header of a frame, and reports whether another one follows. Only in
 // front of a message may the peer go.
-func (c *conn) header(within bool) (size int, more bool, err error) {
+func (c *Conn) header(within bool) (size int, more bool, err error) {
 	h := c.head[:shortHeader]
 	if _, err := io.ReadFull(c.in, h); err != nil {
 		if within {
@@ -167,8 +206,8 @@ func torn(err error) error {
 	return err
 }
 
-// send writes a message at one go.
-func (c *conn) send(frames [][]byte) error {
+// Send writes a message at one go. After an error half of a message may be on its way: close the connection.
+func (c *Conn) Send(frames [][]byte) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	for i, f := range frames {
@@ -198,6 +237,6 @@ func (c *conn) send(frames [][]byte) error {
 // greetings cause.
 func recovered(err *error) {
 	if x := recover(); x != nil {
-		*err = fmt.Errorf("zmq: malformed input: %v", x)
+		*err = fmt.Errorf("zmtp: malformed input: %v", x)
 	}
 }

@@ -1,0 +1,42 @@
+package lmcache
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
+	"github.com/ringcache/ringcache/kv"
+)
+
+// TestLayoutsAreRemembered: each once, the last one first, also when workers have gone and after a restart; but not
+// without end.
+func TestLayoutsAreRemembered(t *testing.T) {
+	b := newBed(t, nil)
+	require.Empty(t, b.server.Layouts())
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	e.register(2, 2)
+	e.register(3, 1)
+	models := func() (out []string) {
+		for _, text := range b.server.Layouts() {
+			var l kv.Layout
+			require.NoError(t, json.Unmarshal([]byte(text), &l))
+			require.NoError(t, l.Validate())
+			out = append(out, fmt.Sprint(l.Model, " ", l.World))
+		}
+		return out
+	}
+	require.Equal(t, []string{"org/model 1", "org/model 2"}, models())
+	e.must("EngineDrivenService/UnregisterKvCacheEngineDrivenContext", &mp.UnregisterKvCacheEngineDrivenContextRequest{InstanceId: 1},
+		&mp.UnregisterKvCacheEngineDrivenContextResponse{})
+	b.restart()
+	require.Equal(t, []string{"org/model 1", "org/model 2"}, models())
+	for world := range int64(maxLayouts + 5) {
+		e.register(4, world+3)
+	}
+	require.Len(t, models(), maxLayouts)
+	require.Equal(t, fmt.Sprint("org/model ", maxLayouts+7), models()[0])
+}
