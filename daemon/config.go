@@ -19,12 +19,14 @@ type Config struct {
 	Prefault   bool     `name:"prefault" default:"false" help:"Map all pages of the segment at the start."`
 	MaxObjects int      `name:"max-objects" default:"0" placeholder:"N" help:"Most objects in the segment; 0 is one for every 8 KiB. A segment that is there keeps its own."`
 	MaxLeases  int      `name:"max-leases" default:"0" placeholder:"N" help:"Most open leases; 0 is 4096. A segment that is there keeps its own."`
-	Quota      int64    `name:"quota" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes in memory of each tenant; 0 is no bound."`
-	Quotas     []string `name:"quotas" placeholder:"TENANT=SIZE" help:"Most bytes in memory of single tenants."`
+	Quota      int64    `name:"quota" is:"bytes" default:"0" placeholder:"SIZE" reload:"yes" help:"Most bytes in memory of each tenant, which is a cache_salt for LMCache; 0 is no bound."`
+	Quotas     []string `name:"quotas" placeholder:"TENANT=SIZE" reload:"yes" help:"Most bytes in memory of single tenants, instead of quota."`
 
-	Disk      string `name:"disk" placeholder:"FOLDER" help:"Folder for objects on a disk; FOLDER?layout=vllm-ec&space=SPACE for a tree of vLLM's ECExampleConnector."`
-	DiskSize  int64  `name:"disk-size" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes that files take; 0 is no limit but the disk's."`
-	DiskWrite string `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: only what is read from a slower level is."`
+	Disk       string   `name:"disk" placeholder:"FOLDER" help:"Folder for objects on a disk; FOLDER?layout=vllm-ec&space=SPACE for a tree of vLLM's ECExampleConnector."`
+	DiskSize   int64    `name:"disk-size" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes that files take; 0 is no limit but the disk's."`
+	DiskQuota  int64    `name:"disk-quota" is:"bytes" default:"0" placeholder:"SIZE" reload:"yes" help:"Most bytes of files of each tenant; 0 is no bound."`
+	DiskQuotas []string `name:"disk-quotas" placeholder:"TENANT=SIZE" reload:"yes" help:"Most bytes of files of single tenants, instead of disk-quota."`
+	DiskWrite  string   `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: only what is read from a slower level is."`
 
 	Redis                     string `name:"redis" placeholder:"URL" help:"Redis or Valkey: redis://HOST:PORT/DB, rediss:// (TLS), unix:///PATH, redis+cluster://, redis+sentinel:// or HOST:PORT. No password."`
 	RedisUser                 string `name:"redis-user" placeholder:"USER" help:"User at the Redis."`

@@ -259,6 +259,7 @@ func TestPrintedConfigurationLoads(t *testing.T) {
 	password := write(t, "secret\n")
 	s := Sources{Flags: map[string]string{
 		"size": "123456789", "quotas": "a=1MiB,b=c=2", "disk": "/var/x?layout=vllm-ec&space=Qwen2-VL", "disk-size": "10GiB", "disk-write": "around",
+		"disk-quota": "2GiB", "disk-quotas": "a=1GiB",
 		"redis": "redis+sentinel://a:1,b:2/main/3?prefix=x%3A&ttl=1h", "redis-user": "u", "redis-password-file": password, "redis-sentinel-password-file": password,
 		"http": "[::1]:0", "grace": "90s", "drain": "0s", "max-held": "3GiB", "max-lease": "1h30m", "log-format": "json", "prefault": "true", "shm-dir": "/mnt/shm", "max-leases": "17",
 	}}
@@ -270,8 +271,8 @@ func TestPrintedConfigurationLoads(t *testing.T) {
 	again, err := Sources{File: write(t, string(b))}.Load()
 	require.NoError(t, err, "%s", b)
 	require.Equal(t, c, again)
-	quotas, _ := c.quotas()
-	require.Equal(t, map[string]int64{"a": 1 << 20, "b=c": 2}, quotas)
+	require.Equal(t, map[string]int64{"a": 1 << 20, "b=c": 2}, quotasOf(c.Quotas))
+	require.Equal(t, map[string]int64{"a": 1 << 30}, quotasOf(c.DiskQuotas))
 }
 
 func TestValuesThatAreRefused(t *testing.T) {
@@ -290,6 +291,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 		{map[string]string{"quotas": "a=1,a=2"}, `the tenant "a" has more than one quota`},
 		{map[string]string{"quotas": "a=x"}, `quotas (flag --quotas): "x" is no size`},
 		{map[string]string{"quotas": strings.Repeat("a", 256) + "=1"}, "256 bytes, the most is 255"},
+		{map[string]string{"disk-quota": "1GiB"}, "disk-quota (flag --disk-quota): is set, and disk is not"},
+		{map[string]string{"disk": "/x", "disk-quotas": "a"}, `disk-quotas (flag --disk-quotas): "a" is not TENANT=SIZE`},
 		{map[string]string{"max-objects": "-1"}, "is not between 0 and 16777216"},
 		{map[string]string{"max-leases": "2000000"}, "is not between 0 and 1048575"},
 		{map[string]string{"disk-size": "1GiB"}, "disk-size (flag --disk-size): is set, and disk is not"},

@@ -51,7 +51,7 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 	if l.memory, err = memory.Open(c.memoryOptions(log)); err != nil {
 		return nil, c.explainMemory(err)
 	}
-	o := tier.Options{Memory: l.memory, Logger: log}
+	o := tier.Options{Memory: l.memory, Quotas: quotasOf(c.Quotas), Quota: c.Quota, Logger: log}
 	for _, x := range c.lower() {
 		if x.place == "" {
 			continue
@@ -135,18 +135,34 @@ func (l *levels) close() error {
 var writes = map[string]tier.Write{"back": tier.Back, "around": tier.Around}
 
 func (c Config) memoryOptions(log *slog.Logger) memory.Options {
-	quotas, _ := c.quotas()
 	return memory.Options{
 		Name: c.Name, Size: c.Size, Dir: c.ShmDir, MaxObjects: c.MaxObjects, MaxLeases: c.MaxLeases,
-		Quota: c.Quota, Quotas: quotas, Owner: ownerLabel, Logger: log,
+		Quota: c.Quota, Quotas: quotasOf(c.Quotas), Owner: ownerLabel, Logger: log,
 	}
 }
 
-// quotas reads TENANT=SIZE. The second result is what is wrong.
-func (c Config) quotas() (map[string]int64, []string) {
+// setQuotas makes the quotas of another configuration those of the levels.
+func (l *levels) setQuotas(c Config) {
+	l.store.SetQuotas(quotasOf(c.Quotas), c.Quota)
+	l.memory.SetQuotas(quotasOf(c.Quotas), c.Quota)
+	for _, x := range l.lower {
+		if d, ok := x.(*disk.Level); ok {
+			d.SetQuotas(quotasOf(c.DiskQuotas), c.DiskQuota)
+		}
+	}
+}
+
+// quotasOf reads the quotas of a valid configuration.
+func quotasOf(texts []string) map[string]int64 {
+	all, _ := parseQuotas(texts)
+	return all
+}
+
+// parseQuotas reads TENANT=SIZE. The second result is what is wrong.
+func parseQuotas(texts []string) (map[string]int64, []string) {
 	all := map[string]int64{}
 	var wrong []string
-	for _, q := range c.Quotas {
+	for _, q := range texts {
 		i := strings.LastIndexByte(q, '=') // a tenant may contain it
 		if i <= 0 {
 			wrong = append(wrong, fmt.Sprintf("%q is not TENANT=SIZE, such as team-a=512MiB", q))
@@ -178,6 +194,7 @@ func (c Config) diskFolder() string {
 func (c Config) diskOptions(at location.Location) disk.Options {
 	o := at.DiskOptions()
 	o.Capacity, o.Workers = c.DiskSize, c.files().disk
+	o.Quota, o.Quotas = c.DiskQuota, quotasOf(c.DiskQuotas)
 	return o
 }
 

@@ -62,6 +62,7 @@ func (r *runner) tryReload() (changed []string, err error) {
 	if err := r.server.SetLimits(c.limits()); err != nil {
 		return nil, err
 	}
+	r.levels.setQuotas(c)
 	r.level.Set(logLevel(c.LogLevel))
 	r.config = c
 	return changed, nil

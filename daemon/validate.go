@@ -131,13 +131,7 @@ func (c Config) memoryProblems(all *problems) {
 	if c.ShmDir != "" && !filepath.IsAbs(c.ShmDir) {
 		all.add("shm-dir", "%q must be an absolute path", c.ShmDir)
 	}
-	if c.Quota < 0 {
-		all.add("quota", "is negative")
-	}
-	_, wrong := c.quotas()
-	for _, w := range wrong {
-		all.add("quotas", "%s", w)
-	}
+	quotaProblems(all, "quota", c.Quota, c.Quotas)
 	if c.MaxObjects < 0 || c.MaxObjects > 1<<24 {
 		all.add("max-objects", "%d is not between 0 and %d", c.MaxObjects, 1<<24)
 	}
@@ -156,14 +150,30 @@ func (c Config) memoryProblems(all *problems) {
 	}
 }
 
+// quotaProblems finds what is wrong with the quotas of a level. key is the setting for each tenant, that for single ones
+// has an s behind it.
+func quotaProblems(all *problems, key string, each int64, single []string) {
+	if each < 0 {
+		all.add(key, "is negative")
+	}
+	_, wrong := parseQuotas(single)
+	for _, w := range wrong {
+		all.add(key+"s", "%s", w)
+	}
+}
+
 // diskProblems finds what is wrong with the level on disk.
 func (c Config) diskProblems(all *problems) {
 	if c.Disk == "" {
 		if c.DiskSize != 0 {
 			all.add("disk-size", "is set, and disk is not: name the folder by disk")
 		}
+		if c.DiskQuota != 0 || len(c.DiskQuotas) > 0 {
+			all.add("disk-quota", "is set, and disk is not: name the folder by disk")
+		}
 		return
 	}
+	quotaProblems(all, "disk-quota", c.DiskQuota, c.DiskQuotas)
 	at, err := location.Parse(c.Disk)
 	switch {
 	case err != nil:

@@ -25,6 +25,11 @@
 // [ObjectKey] and [EngineKey] are LMCache's own names of chunks, for stores that LMCache reads and writes itself. Each is
 // written in one way, and a parser takes that way only: LMCache's parsers take more, and then two texts are one key.
 //
+// # Cost
+//
+// [Layout.Cost] estimates what computing a chunk again takes, for who evicts by costs: the more, the further behind the
+// chunk is.
+//
 // # What is there
 //
 // [LongestPrefix] asks which chunks are there, of every worker and group, and returns how many from the first on can be

@@ -144,6 +144,42 @@ func TestAncestorsOfWhatIsLeasedOrStoredStay(t *testing.T) {
 	r.Rollback()
 }
 
+// Of a chain of 23 in a store of 20 the first ones are stored, and the next one is refused, however often it is tried.
+// Whoever stores stops there: a child of what is absent is an object like others, and costs the end of the chain. What goes
+// for another chain with the same beginning is the end of the first one.
+func TestChainThatDoesNotFit(t *testing.T) {
+	const size = 960 // 1024 with its header
+	s := family(t, shmstore.Options{Size: 20 << 10})
+	key := func(i int) string { return fmt.Sprintf("long %d", i) }
+	count := func() (n int) {
+		for n < 23 && cached(s, key(n)) {
+			n++
+		}
+		return n
+	}
+	parent, stored := "", 0
+	for ; stored < 23 && grow(t, s, key(stored), parent, size-100) == nil; stored++ {
+		parent = key(stored)
+	}
+	require.GreaterOrEqual(t, stored, 20)
+	require.Less(t, stored, 23)
+	for range 3 {
+		require.ErrorIs(t, grow(t, s, key(stored), key(stored-1), size-100), shmring.ErrFull)
+	}
+	require.Equal(t, stored, count())
+	require.Zero(t, mustStats(t, s).Evicted)
+
+	parent = key(9)
+	for i := range 5 {
+		other := fmt.Sprintf("other %d", i)
+		require.NoError(t, grow(t, s, other, parent, size-100))
+		parent = other
+	}
+	require.GreaterOrEqual(t, count(), stored-6)
+	require.GreaterOrEqual(t, count(), 10)
+	require.True(t, cached(s, "other 0") && cached(s, "other 4"))
+}
+
 // A reader looks at a child in place: its ancestors stay, and what is beside them goes.
 func TestReaderOfAChildKeepsTheFamily(t *testing.T) {
 	s, o := inFolder(t, shmstore.Options{Size: 4096, Parent: parentInNote})

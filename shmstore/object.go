@@ -26,10 +26,11 @@ type Object struct {
 	extent int64          // bytes that the chunk takes
 
 	// Only space changes these, and class and noParent.
-	cached evict.Entry     // live while it has its key
-	search uint64          // see search
-	places [idleSets]int32 // in the sets of idle objects
-	links  *links          // nil if it has neither parent nor children
+	cached        evict.Entry // live while it has its key
+	search        uint64      // see search
+	links         *links      // nil if it has neither parent nor children
+	placeInStore  int32       // among the idle objects, if it is one
+	placeOfTenant int32       // among those of its tenant
 
 	// Only lifetime and its requests change these, and state and pinned.
 	quarantined *quarantined // nil if it is not in quarantine

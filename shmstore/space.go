@@ -32,6 +32,8 @@ import (
 //
 // families are parents and children: a parent never goes before its children.
 //
+// See docs/decisions.md, "Room is made when it is needed, and there is no watermark".
+//
 // space knows no requests. It calls lifetime for two things: to release what is in quarantine
 // (releaseNext), and when the chunk of an object is gone. Of keys it has the index of lifetime, in which
 // families look for a parent. All methods are called with Store.mu held. A caller that waits gives the
@@ -41,9 +43,8 @@ type space struct {
 	lifetime   *lifetime
 	durability *durability
 	evictor    *evict.Policy
-	size       int              // Options.Size, for errors
-	quotas     map[string]int64 // Options.Quotas
-	quota      int64            // Options.Quota
+	size       int // Options.Size, for errors
+	quotas     evict.Quotas
 
 	ledger
 	families families
@@ -51,7 +52,6 @@ type space struct {
 	search   search
 	spares   spares   // of searches for room
 	entries  spares   // of searches for an entry of the sidecar
-	sample   int      // where cheapest goes on
 	victims  []uint32 // of place, kept for its memory
 
 	looked  int // objects looked at in search of room
@@ -61,8 +61,8 @@ type space struct {
 // newSpace returns the space of a pool in which nothing is yet.
 func newSpace(o Options, pool *shmring.Pool) space {
 	return space{
-		pool: pool, evictor: evict.New(), size: o.Size, quotas: o.Quotas, quota: o.Quota,
-		ledger:   ledger{room: int64(pool.Largest()), idle: idleSet{kind: idleOfStore}, tenants: map[string]*tenant{}},
+		pool: pool, evictor: evict.New(), size: o.Size, quotas: evict.Quotas{Of: o.Quotas, Each: o.Quota},
+		ledger:   ledger{room: int64(pool.Largest()), idle: evict.NewCandidates(placeInStore), tenants: map[string]*tenant{}},
 		families: families{parentOf: o.Parent, children: map[string]*children{}},
 	}
 }

@@ -1,6 +1,7 @@
 package shmstore
 
 import (
+	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/line"
 	"github.com/ringcache/ringcache/shmring"
 )
@@ -44,7 +45,7 @@ type ledger struct {
 	maxObjects int   // that the sidecar, if any, has room for
 	texts      int   // for how many objects more the texts of objects count
 	bytes      [classes]int64
-	idle       idleSet
+	idle       evict.Candidates[*Object]
 	tenants    map[string]*tenant
 }
 
@@ -52,40 +53,13 @@ type ledger struct {
 type tenant struct {
 	used      int64 // bytes
 	idleBytes int64 // of them, that can be evicted: of idle objects and their ancestors
-	idle      idleSet
+	idle      evict.Candidates[*Object]
 	line      line.Line // those that wait for its quota
 }
 
-// idleSet is a set of idle objects, each of which has its place in it.
-type idleSet struct {
-	items []*Object
-	kind  int // which of Object.places
-}
-
-const (
-	idleOfStore = iota
-	idleOfTenant
-	idleSets
-)
-
-func (b *idleSet) add(o *Object) {
-	o.places[b.kind] = int32(len(b.items))
-	b.items = append(b.items, o)
-}
-
-func (b *idleSet) remove(o *Object) {
-	last := b.items[len(b.items)-1]
-	b.items[o.places[b.kind]] = last
-	last.places[b.kind] = o.places[b.kind]
-	b.items[len(b.items)-1] = nil
-	b.items = b.items[:len(b.items)-1]
-}
-
-// has reports whether an object is in its place in the set.
-func (b *idleSet) has(o *Object) bool {
-	i := int(o.places[b.kind])
-	return i < len(b.items) && b.items[i] == o
-}
+// The idle objects of a store, and those of each tenant, are candidates for eviction.
+func placeInStore(o *Object) *int32  { return &o.placeInStore }
+func placeOfTenant(o *Object) *int32 { return &o.placeOfTenant }
 
 // count counts the chunk of a new object, for the store and its tenant.
 func (s *space) count(o *Object) {
@@ -119,7 +93,7 @@ func (s *space) uncount(o *Object) {
 func (l *ledger) tenantOf(name string) *tenant {
 	t := l.tenants[name]
 	if t == nil {
-		t = &tenant{idle: idleSet{kind: idleOfTenant}}
+		t = &tenant{idle: evict.NewCandidates(placeOfTenant)}
 		l.tenants[name] = t
 	}
 	return t
@@ -152,15 +126,15 @@ func (s *space) setOwnClass(o *Object, c class) {
 	s.bytes[classNone] = 0
 	t := s.tenants[o.tenant()]
 	if was == classIdle {
-		s.idle.remove(o)
+		s.idle.Remove(o)
 		if t != nil {
-			t.idle.remove(o)
+			t.idle.Remove(o)
 		}
 	}
 	if c == classIdle {
-		s.idle.add(o)
+		s.idle.Add(o)
 		if t != nil {
-			t.idle.add(o)
+			t.idle.Add(o)
 		}
 	}
 	if was.reachable() {
@@ -242,9 +216,9 @@ func (s *space) released() bool {
 func (s *space) mayFit(w *line.Waiter) bool {
 	if w.Line() != &s.waiters.Main {
 		t := s.tenants[w.Tenant]
-		return t == nil || t.used-t.idleBytes+w.Need <= s.quotaOf(w.Tenant)
+		return t == nil || t.used-t.idleBytes+w.Need <= s.quotas.For(w.Tenant)
 	}
-	if s.noEntry() && len(s.idle.items) == 0 {
+	if s.noEntry() && s.idle.Len() == 0 {
 		return false
 	}
 	return !s.hopeless(w.Need)

@@ -65,10 +65,10 @@ func (s *space) checkSums(bad report) {
 		}
 		if o.class == classIdle {
 			n.idle++
-			if !s.idle.has(o) {
+			if !s.idle.Has(o) {
 				bad("key %q is idle, and not in its place among the others", o.key)
 			}
-			if t := s.tenants[o.tenant()]; t != nil && !t.idle.has(o) {
+			if t := s.tenants[o.tenant()]; t != nil && !t.idle.Has(o) {
 				bad("key %q is idle, and not in its place among those of tenant %q", o.key, o.tenant())
 			}
 		}
@@ -90,7 +90,7 @@ func (s *space) checkSums(bad report) {
 		if name == "" {
 			continue
 		}
-		if t := s.tenants[name]; t == nil || n != (sums{t.used, t.idleBytes, int64(len(t.idle.items))}) {
+		if t := s.tenants[name]; t == nil || n != (sums{t.used, t.idleBytes, int64(t.idle.Len())}) {
 			bad("tenant %q has %+v, counted was %+v", name, n, t)
 		}
 	}
@@ -99,8 +99,8 @@ func (s *space) checkSums(bad report) {
 			bad("tenant %q has nothing", name)
 		}
 	}
-	if bytes != s.bytes || idle != int64(len(s.idle.items)) {
-		bad("bytes by class are %v and %d objects idle, counted were %v and %d", bytes, idle, s.bytes, len(s.idle.items))
+	if bytes != s.bytes || idle != int64(s.idle.Len()) {
+		bad("bytes by class are %v and %d objects idle, counted were %v and %d", bytes, idle, s.bytes, s.idle.Len())
 	}
 }
 

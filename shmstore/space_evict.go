@@ -38,7 +38,7 @@ func (s *space) freeEntry(size int, few *int) error {
 	for s.noEntry() {
 		victim := s.entries.pick(s, 0, held)
 		if victim == nil {
-			victim = s.cheapest(s.idle.items, held, &s.entries)
+			victim = s.cheapestEntry(held)
 		}
 		switch {
 		case victim != nil:
@@ -65,31 +65,32 @@ func (s *idSet) add(ids idSet) {
 	maps.Copy(*s, ids)
 }
 
-// maxSample bounds a search for one object: the cheapest of so many is cheap
-// enough.
-const maxSample = 64
+// cheapestEntry returns the idle object that it costs least to lose, whatever its bytes, nil if there is none. Others
+// that are cheap become spares.
+func (s *space) cheapestEntry(held idSet) *Object {
+	looked := 0
+	s.entries.begin(0)
+	best, _ := s.idle.Cheapest(func(o *Object) (float64, bool) {
+		looked++
+		loss, _ := s.loss(o)
+		if held.has(o.chunk.ID) {
+			return 0, false
+		}
+		s.entries.offer(o, loss)
+		return loss, true
+	})
+	s.looked += looked
+	s.entries.end(looked, s.idle.Len())
+	return best
+}
 
-// cheapest returns the idle object that it costs least to lose, of some: other ones
-// the next time. nil means that there is none. Others that are cheap become spares.
-func (s *space) cheapest(idle []*Object, held idSet, keep *spares) (best *Object) {
-	least, n := 0.0, 0
-	keep.begin(0)
-	for i := range idle {
-		o := idle[(s.sample+i)%len(idle)]
+// cheapestOf returns the idle object of a tenant that it costs least to lose for its bytes, nil if there is none.
+func (s *space) cheapestOf(t *tenant, held idSet) *Object {
+	best, _ := t.idle.Cheapest(func(o *Object) (float64, bool) {
 		s.looked++
-		n++
-		if c, _ := s.loss(o); !held.has(o.chunk.ID) {
-			if best == nil || c < least {
-				best, least = o, c
-			}
-			keep.offer(o, c)
-		}
-		if n >= maxSample && best != nil {
-			break
-		}
-	}
-	keep.end(n, len(idle))
-	s.sample = (s.sample + n) % max(len(idle), 1)
+		loss, _ := s.loss(o)
+		return loss / float64(o.extent), !held.has(o.chunk.ID)
+	})
 	return best
 }
 

@@ -3,20 +3,22 @@ package shmstore
 import (
 	"errors"
 
+	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/line"
 )
 
-func (s *space) quotaOf(tenant string) int64 {
-	if q, ok := s.quotas[tenant]; ok {
-		return q
+// setQuotas replaces the quotas. Those who wait for theirs may be within it now.
+func (s *space) setQuotas(q evict.Quotas) {
+	s.quotas = q
+	for _, t := range s.tenants {
+		s.wakeFirst(&t.line)
 	}
-	return s.quota
 }
 
 // admit evicts objects of the tenant itself until it may have size bytes more.
 func (s *space) admit(size int, tenant string, as line.Role, few *int) error {
-	quota := s.quotaOf(tenant)
-	if tenant == "" || quota == 0 {
+	quota := s.quotas.For(tenant)
+	if quota == 0 {
 		return nil
 	}
 	need := s.extent(size)
@@ -36,7 +38,7 @@ func (s *space) admit(size int, tenant string, as line.Role, few *int) error {
 			return nil
 		}
 		if t.used-t.idleBytes+need <= quota {
-			if victim := s.cheapest(t.idle.items, held, new(spares)); victim != nil {
+			if victim := s.cheapestOf(t, held); victim != nil {
 				held.add(s.evict(append(s.victims[:0], victim.chunk.ID)))
 				continue
 			}

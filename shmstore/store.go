@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/ringcache/ringcache/internal/closing"
+	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
@@ -114,6 +115,16 @@ func (s *Store) Unpin(keys ...string) {
 	}
 	defer s.mu.Unlock()
 	s.lifetime.unpinKeys(keys)
+}
+
+// SetQuotas takes the place of Options.Quotas and Options.Quota. Who has more than the quota keeps it until the next put
+// for the tenant, which evicts the tenant's objects until what stays is within the quota, or is refused.
+func (s *Store) SetQuotas(quotas map[string]int64, each int64) {
+	if s.lock() != nil {
+		return
+	}
+	defer s.mu.Unlock()
+	s.space.setQuotas(evict.Quotas{Of: quotas, Each: each})
 }
 
 // Fence is a moment in the order of what was sent to the readers.

@@ -1,17 +1,23 @@
 package tier
 
+import (
+	"sync/atomic"
+
+	"github.com/ringcache/ringcache/internal/evict"
+)
+
 // budget bounds the bytes that workers move in one direction at a time. The lock of the part that owns the
 // budget guards it.
 type budget struct {
-	limit  int64            // bytes
-	used   int64            // bytes that are moved now; more than limit if it is a single object
-	peak   int64            // the most of used so far
-	quotas map[string]int64 // bytes by tenant; who is not in it has no limit of its own
-	usedBy map[string]int64 // the part of used of each tenant with a quota
+	limit  int64                         // bytes
+	used   int64                         // bytes that are moved now; more than limit if it is a single object
+	peak   int64                         // the most of used so far
+	quotas *atomic.Pointer[evict.Quotas] // nil for those who have no tenants to tell apart
+	usedBy map[string]int64              // the part of used of each tenant
 }
 
 // newBudget returns a budget of at least one byte: with none, nothing but empty objects would move.
-func newBudget(limit int64, quotas map[string]int64) budget {
+func newBudget(limit int64, quotas *atomic.Pointer[evict.Quotas]) budget {
 	return budget{limit: max(limit, 1), quotas: quotas, usedBy: map[string]int64{}}
 }
 
@@ -24,8 +30,8 @@ func (b *budget) hasRoom(size int64) bool {
 // tenant moves nothing else.
 func (b *budget) inQuota(tenants map[string]int64) bool {
 	for tenant, size := range tenants {
-		quota, ok := b.quotas[tenant]
-		if ok && b.usedBy[tenant] > 0 && size > quota-b.usedBy[tenant] {
+		quota := b.quotas.Load().For(tenant)
+		if quota > 0 && b.usedBy[tenant] > 0 && size > quota-b.usedBy[tenant] {
 			return false
 		}
 	}
@@ -37,9 +43,6 @@ func (b *budget) add(size int64, tenants map[string]int64, sign int64) {
 	b.used += sign * size
 	b.peak = max(b.peak, b.used)
 	for tenant, size := range tenants {
-		if _, ok := b.quotas[tenant]; !ok {
-			continue
-		}
 		if b.usedBy[tenant] += sign * size; b.usedBy[tenant] == 0 {
 			delete(b.usedBy, tenant)
 		}

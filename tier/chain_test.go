@@ -178,20 +178,43 @@ func TestParentsInACircle(t *testing.T) {
 		l.Pin(keys("a"))
 		other.Pin(keys("b"))
 		close(wait)
-		require.ErrorIs(t, b.pin(l, "a")[0], tier.ErrNotFound)
-		require.ErrorIs(t, b.pin(other, "b")[0], tier.ErrNotFound)
+		require.NoError(t, b.pin(l, "a")[0], "of those that are asked for alone, one waits for the other")
+		require.NoError(t, b.pin(other, "b")[0])
 		require.NoError(t, b.get("a"), "Get is asked for one object")
 	})
 }
 
+// TestAChildAlone: who asks for a child without its parent has that elsewhere, as an engine that has the first
+// chunks of a prompt in its own prefix cache.
 func TestAChildAlone(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, nil)
-		chain(t, b.maps[1], "c", 2, 1000)
-		require.ErrorIs(t, b.pin(b.lease("l"), "c1")[0], tier.ErrNotFound)
-		time.Sleep(2 * time.Second)
-		require.NoError(t, b.pin(b.lease("l"), "c0")[0])
-		require.NoError(t, b.pin(b.lease("l"), "c1")[0], "its parent is in memory now")
+		names := chain(t, b.maps[1], "c", 4, 1000)
+		l := b.lease("l")
+		for _, err := range b.pin(l, names[2:]...) {
+			require.NoError(t, err)
+		}
+		require.Equal(t, []error{nil, nil}, b.pin(l, names[:2]...), "what is in front of it comes later")
+	})
+}
+
+// TestAChildWhoseParentIsKnownToBeNowhere: a child is worthless if its parent was asked for as well, also if that is
+// not looked up, since it was in vain a moment ago.
+func TestAChildWhoseParentIsKnownToBeNowhere(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, nil)
+		names := chain(t, b.maps[1], "c", 2, 1000)
+		b.maps[1].Delete(t.Context(), keys("c0"))
+		l := b.lease("l")
+		require.ErrorIs(t, b.pin(l, "c0")[0], tier.ErrNotFound)
+		for _, err := range b.pin(l, names...) {
+			require.ErrorIs(t, err, tier.ErrNotFound)
+		}
+		errs := b.Prefetch(t.Context(), keys(names...), 0)
+		require.ErrorIs(t, errs[0], tier.ErrNotFound)
+		require.ErrorIs(t, errs[1], tier.ErrPending)
+		synctest.Wait()
+		require.Equal(t, "remote", b.has("c1"))
 	})
 }
 

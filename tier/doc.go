@@ -13,7 +13,7 @@
 // A level that is away or damaged costs what only it has. It fails nothing that another level can serve.
 //
 // An object never changes: equal keys mean equal bytes, so no order of writes is wrong. An object may name
-// its parent, as a chunk of a prompt names the chunk in front of it. A child without its parent is worthless,
+// its parent, as a chunk of a prompt names the chunk in front of it. A child without its parent is worth little,
 // so memory evicts children first, and never an ancestor of what is being stored. So does a disk whose index is
 // complete, if its layout keeps parents. A Redis evicts in its own order.
 //
@@ -50,10 +50,11 @@
 //     is given up and deleted there, unless a lease has it. A kill before the end of the pin repeats step 5,
 //     which finds what a level has. With its last pin the object may be evicted from memory.
 //  7. Pin or Prefetch of an object that is not in memory begins a fetch, and so does the last of
-//     [Options].PromoteAfter calls of Get, the others of which read the level for themselves. An object with
-//     a parent is fetched only if the parent is in memory, or is fetched as well; else the answer is
-//     ErrNotFound, though a level has the object. A kill loses a fetch: nothing was changed yet. Who asks
-//     again begins another one.
+//     [Options].PromoteAfter calls of Get, the others of which read the level for themselves. An object whose
+//     parent was asked for in the same call is fetched only if the parent is in memory, or is fetched as well;
+//     else the answer is ErrNotFound, though a level has the object. Who asks for it alone gets it alone: an
+//     engine has the chunks in front of it in its own cache. A kill loses a fetch: nothing was changed yet. Who
+//     asks again begins another one.
 //  8. A worker reserves room in memory under another lease of the store, "ringcache store: promoted", and
 //     the level reads into it. After a kill, Open gives such reservations up.
 //  9. The worker commits, and the lease keeps the object pinned until the leases that asked have pinned

@@ -72,7 +72,9 @@ type fetch struct {
 	deleted bool                 // a deletion waits for the end
 	order   int                  // among the keys that were asked for in one call
 	object  Object               // as a level described it
-	level   int                  // of the object: the fastest one
+	// needsParent is set if the parent was asked for in the same call: without it the object is worthless.
+	needsParent bool
+	level       int // of the object: the fastest one
 
 	// A fetch that is not finished has a job or, while it waits, a parent.
 	job      *job
@@ -102,7 +104,7 @@ func newFetcher(sh *shared, lease Lease, writes *writeBack) *fetcher {
 	return &fetcher{
 		shared: sh, writes: writes, negative: newNegativeCache(sh.options.NegativeTTL),
 		fetches: map[Key]*fetch{}, interest: map[string]map[Key]*fetch{},
-		running: make([]int, len(sh.lower)), budget: newBudget(limit, sh.options.Quotas),
+		running: make([]int, len(sh.lower)), budget: newBudget(limit, &sh.quotas),
 		promoted: newPromoted(lease), ghosts: newGhosts(), blocked: blocked{},
 	}
 }
@@ -272,7 +274,7 @@ func (f *fetcher) finish(x *fetch, err error) {
 			if len(child.leases)+child.readers > 0 {
 				priority = urgent
 			}
-			f.enqueueLookup([]*fetch{child}, priority, false)
+			f.enqueueLookup([]*fetch{child}, nil, priority, false)
 		}
 	}
 	x.children = nil

@@ -30,7 +30,7 @@ func (f *fetcher) runLookup(j *job) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.enqueue(&job{
-			fetches: live, run: f.runLookup, level: j.level + 1, lookup: j.lookup,
+			fetches: live, absent: j.absent, run: f.runLookup, level: j.level + 1, lookup: j.lookup,
 			priority: j.priority, prefix: j.prefix, index: -1,
 		})
 		return
@@ -49,7 +49,7 @@ func (f *fetcher) finishLookup(j *job, live []*fetch) {
 			found = append(found, x)
 		}
 	}
-	p := plan{fetcher: f, ctx: j.ctx}
+	p := plan{fetcher: f, ctx: j.ctx, asked: append(keysOf(j.fetches), j.absent...)}
 	jobs := p.jobs(found)
 
 	f.mu.Lock()

@@ -14,6 +14,7 @@ func (f *fetcher) answer(lease string, keys []Key, placed []Placed, prefix bool)
 	defer f.mu.Unlock()
 	now := time.Now()
 	var begun []*fetch
+	var absent []Key
 	n := len(placed)
 	for i := range placed {
 		k := keys[i]
@@ -28,6 +29,7 @@ func (f *fetcher) answer(lease string, keys []Key, placed []Placed, prefix bool)
 				f.addInterest(x, lease, now)
 			} else {
 				placed[i].Err = fmt.Errorf("%w: %w", ErrReserved, err)
+				absent = append(absent, k)
 			}
 			continue
 		case errors.Is(err, ErrNotFound):
@@ -35,6 +37,8 @@ func (f *fetcher) answer(lease string, keys []Key, placed []Placed, prefix bool)
 			if x, placed[i].Err = f.answerMiss(lease, k, now); x != nil {
 				x.order = i
 				begun = append(begun, x)
+			} else if !errors.Is(placed[i].Err, ErrPending) {
+				absent = append(absent, k)
 			}
 		}
 		if prefix && !errors.Is(placed[i].Err, ErrPending) {
@@ -42,7 +46,7 @@ func (f *fetcher) answer(lease string, keys []Key, placed []Placed, prefix bool)
 			break
 		}
 	}
-	f.enqueueLookup(begun, urgent, prefix)
+	f.enqueueLookup(begun, absent, urgent, prefix)
 	return n
 }
 

@@ -11,12 +11,15 @@ const (
 	batchBytes = 1 << 20 // of small objects that have nothing to do with each other
 )
 
-// plan makes the transfers of the fetches that one lookup found. A child is transferred only if its parent is
-// in memory, or in front of it in the same chain of jobs. One whose parent is fetched by another job waits
-// for that one; one whose parent is nowhere is finished, since it is worthless.
+// plan makes the transfers of the fetches that one lookup found. A child whose parent was asked for with it is
+// transferred only if the parent is in memory, or in front of it in the same chain of jobs; otherwise it is
+// finished, since it is worthless. One whose parent is fetched by another job waits for that one. One whose
+// parent nobody asks for is transferred alone: who asks for it has the parent elsewhere, as an engine whose
+// own prefix cache has the tokens in front of a chunk.
 type plan struct {
 	*fetcher
-	ctx context.Context
+	ctx   context.Context
+	asked []Key // in the same call, found or not
 }
 
 // jobs returns the first jobs of the chains, which are to be queued.
@@ -79,8 +82,13 @@ func (p plan) trees(found []*fetch) [][]*fetch {
 	}
 	var roots, unsure []*fetch
 	children := map[Key][]*fetch{}
+	asked := make(map[Key]bool, len(p.asked))
+	for _, k := range p.asked {
+		asked[k] = true
+	}
 	for _, x := range order {
 		parent, ok := x.object.ParentKey()
+		x.needsParent = x.needsParent || asked[parent] // also if it is looked up once more, alone
 		switch {
 		case !ok:
 			roots = append(roots, x)
@@ -106,8 +114,8 @@ func (p plan) trees(found []*fetch) [][]*fetch {
 	return trees
 }
 
-// withParentInMemory returns those of the fetches whose parents are in memory. The others wait for the
-// fetches of their parents, or are finished.
+// withParentInMemory returns those of the fetches that can be transferred, since their parents are in memory or
+// nobody asks for these. The others wait for the fetches of their parents, or are finished.
 func (p plan) withParentInMemory(fetches []*fetch) []*fetch {
 	if len(fetches) == 0 {
 		return nil
@@ -128,6 +136,8 @@ func (p plan) withParentInMemory(fetches []*fetch) []*fetch {
 			roots = append(roots, x)
 		case parent != nil && !parent.waitsFor(x) && x.hasInterest():
 			x.setParent(parent)
+		case !x.needsParent:
+			roots = append(roots, x)
 		default:
 			p.finish(x, errWithoutParent(x))
 		}

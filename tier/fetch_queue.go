@@ -18,6 +18,7 @@ type job struct {
 	run      func(*job)
 	priority int
 	prefix   bool             // fetches behind the first miss are of no use
+	absent   []Key            // were asked for in the same call as the fetches of a lookup, and can't be fetched now
 	level    int              // that the job uses
 	lookup   *lookup          // of a lookup: what faster levels answered
 	size     int64            // of a transfer, in bytes
@@ -85,10 +86,11 @@ func (q *queue) raise(j *job, priority int) {
 	}
 }
 
-// enqueueLookup queues the lookup of fetches that have no job.
-func (f *fetcher) enqueueLookup(fetches []*fetch, priority int, prefix bool) {
+// enqueueLookup queues the lookup of fetches that have no job. absent are keys that were asked for in the same
+// call, and can't be fetched now.
+func (f *fetcher) enqueueLookup(fetches []*fetch, absent []Key, priority int, prefix bool) {
 	if len(fetches) > 0 {
-		f.enqueue(&job{fetches: fetches, run: f.runLookup, priority: priority, prefix: prefix, index: -1})
+		f.enqueue(&job{fetches: fetches, absent: absent, run: f.runLookup, priority: priority, prefix: prefix, index: -1})
 	}
 }
 

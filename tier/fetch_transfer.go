@@ -101,7 +101,8 @@ func (t *transfer) commit() {
 		if it.from != nil && (it.deleted || t.blocked[it.key] > 0) {
 			it.from, it.err = nil, errCancelled
 		}
-		if parent, ok := it.object.ParentKey(); ok && it.from != nil && !committing[parent] && !t.inMemory(parent) {
+		parent, _ := it.object.ParentKey()
+		if it.needsParent && it.from != nil && !committing[parent] && !t.inMemory(parent) {
 			it.from, it.err = nil, errWithoutParent(it.fetch)
 		}
 		if it.from == nil {

@@ -132,7 +132,7 @@ func (f *fetcher) join(readings []*reading) (joined map[*reading]*fetch, direct 
 		x.counted = f.options.PromoteAfter > 0
 		joined[r] = x
 	}
-	f.enqueueLookup(begun, urgent, false)
+	f.enqueueLookup(begun, nil, urgent, false)
 	return joined, direct
 }
 

@@ -62,9 +62,10 @@ type Options struct {
 	// away, it stays in memory alone. What is committed beyond is not pinned, and written if memory still has
 	// it when it is its turn. 0 is half of the capacity of the memory level.
 	MaxBacklog int64
-	// Quotas are the most bytes of a tenant on the way up, and again of its pending writes. A tenant without
-	// a quota has no limit of its own. The share of memory is the matter of the memory level.
+	// Quotas are the most bytes of a tenant on the way up, and again of its pending writes; Quota that of a
+	// tenant that is not in it. 0 is no limit of its own. The share of memory is the matter of the memory level.
 	Quotas map[string]int64
+	Quota  int64
 	// NegativeTTL is how long a lookup that found nothing is remembered. What another process
 	// puts into a shared level meanwhile is a miss that long. 0 is 1 second.
 	NegativeTTL time.Duration
@@ -123,7 +124,7 @@ func (o Options) Validate() error {
 		value int64
 	}{
 		{"MaxBytesInFlight", o.MaxBytesInFlight}, {"MaxFetches", int64(o.MaxFetches)}, {"MaxBacklog", o.MaxBacklog},
-		{"NegativeTTL", int64(o.NegativeTTL)}, {"PromotedFor", int64(o.PromotedFor)},
+		{"Quota", o.Quota}, {"NegativeTTL", int64(o.NegativeTTL)}, {"PromotedFor", int64(o.PromotedFor)},
 	} {
 		if limit.value < 0 {
 			return fmt.Errorf("tier: %s is %d: %w", limit.name, limit.value, fs.ErrInvalid)

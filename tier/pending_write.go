@@ -191,8 +191,8 @@ func (w *writeBack) hasRoom(o Object) bool {
 	if o.Size > w.options.MaxBacklog-w.bytes || w.maxPinned > 0 && len(w.pending)-w.unpinned.writes >= w.maxPinned {
 		return false
 	}
-	quota, ok := w.options.Quotas[o.Tenant]
-	return !ok || o.Size <= quota-w.bytesOf[o.Tenant]
+	quota := w.quotas.Load().For(o.Tenant)
+	return quota == 0 || o.Size <= quota-w.bytesOf[o.Tenant]
 }
 
 // attach notes an object that the lease has pinned as a pending write. It may be in another place than

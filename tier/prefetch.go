@@ -30,8 +30,12 @@ func (f *fetcher) prefetch(ctx context.Context, keys []Key, priority int, errs [
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var begun, joined []*fetch
+	var absent []Key
 	for i, k := range keys {
 		if !errors.Is(errs[i], ErrNotFound) {
+			if errs[i] != nil {
+				absent = append(absent, k)
+			}
 			continue
 		}
 		x := f.fetches[k]
@@ -40,9 +44,11 @@ func (f *fetcher) prefetch(ctx context.Context, keys []Key, priority int, errs [
 			f.queue.raise(x.job, priority)
 		case miss != nil:
 			errs[i] = miss
+			absent = append(absent, k)
 			continue
 		default:
 			if errs[i] = f.admit(k); errs[i] != nil {
+				absent = append(absent, k)
 				continue
 			}
 			x = f.newFetch(k)
@@ -53,7 +59,7 @@ func (f *fetcher) prefetch(ctx context.Context, keys []Key, priority int, errs [
 		joined = append(joined, x)
 		errs[i] = errPending(k)
 	}
-	f.enqueueLookup(begun, priority, false)
+	f.enqueueLookup(begun, absent, priority, false)
 	if ctx.Done() != nil && len(joined) > 0 {
 		f.life.Go(func() { f.endInterestWith(ctx, joined) })
 	}

@@ -177,6 +177,35 @@ func (s *slow) Put(ctx context.Context, puts []tier.Put) {
 	s.Level.Put(ctx, puts)
 }
 
+// TestQuotasOfAStoreChange: what waits for a quota goes on when that is raised.
+func TestQuotasOfAStoreChange(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<30, func(o *tier.Options) { o.Quota = 2000 })
+		wait := make(chan struct{})
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			return tiertest.Answer{Wait: map[bool]chan struct{}{true: wait}[is(c, "Get")]}
+		})
+		l := b.lease("l")
+		var names []string
+		for i := range 20 {
+			names = append(names, fmt.Sprint(i))
+			p := []tier.Put{{Object: tier.Object{Key: key(names[i]), Size: 1000, Tenant: "t"}, Bytes: content(names[i], 1000)}}
+			b.maps[0].Put(t.Context(), p)
+			require.NoError(t, p[0].Err)
+			l.Pin(keys(names[i]))
+		}
+		synctest.Wait()
+		require.Equal(t, int64(2000), b.State().InFlight)
+		b.SetQuotas(map[string]int64{"t": 3000}, 0)
+		synctest.Wait()
+		require.Equal(t, int64(3000), b.State().InFlight)
+		close(wait)
+		for _, err := range b.pin(l, names...) {
+			require.NoError(t, err)
+		}
+	})
+}
+
 // TestATenantDoesNotKeepOthersWaiting: its quota is for what is on the way, too.
 func TestATenantDoesNotKeepOthersWaiting(t *testing.T) {
 	in(t, func(t *testing.T) {

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
+
+	"github.com/ringcache/ringcache/internal/evict"
 )
 
 // Store is an ordered set of levels: one of memory, and lower ones. Its methods may be called from any
@@ -44,6 +47,7 @@ type shared struct {
 	report  *report
 	workers *workers
 	life    *lifetime
+	quotas  atomic.Pointer[evict.Quotas] // as SetQuotas has set them last
 }
 
 // Open opens a store over levels that are open. It takes over what an earlier store over the same memory
@@ -76,6 +80,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // newShared makes what the parts have in common, with levels whose panics are contained.
 func newShared(o Options) *shared {
 	sh := &shared{options: o, memory: containMemory(o.Memory, o.Logger), workers: newWorkers(), life: newLifetime()}
+	sh.quotas.Store(&evict.Quotas{Of: o.Quotas, Each: o.Quota})
 	names := []string{sh.memory.Name()}
 	for _, l := range o.Lower {
 		names = append(names, l.Level.Name())
@@ -139,6 +144,12 @@ func (s *Store) nextWork(worker int) func() func() {
 		}
 		return second()
 	}
+}
+
+// SetQuotas takes the place of Options.Quotas and Options.Quota.
+func (s *Store) SetQuotas(quotas map[string]int64, each int64) {
+	s.quotas.Store(&evict.Quotas{Of: quotas, Each: each})
+	s.workers.signal() // what waits for its quota may be within it now
 }
 
 // Close ends the store and waits for its calls and workers. What is still to be written stays in

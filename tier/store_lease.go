@@ -45,7 +45,7 @@ func (s *Store) Leases() []LeaseState { return s.clientLeases() }
 // fetched as long as somebody has interest. The interest of a lease ends Options.PromotedFor after its last Pin,
 // or with Unpin or Release. The other errors are ErrNotFound, with ErrUnavailable if a level could not be asked,
 // and ErrFull and ErrTooLarge of what is there, but has no room in memory. ErrNotFound is also the answer about an
-// object whose parent is neither in memory nor asked for as well, though a level has the object. Of what somebody is
+// object that a level has, if its parent was asked for in the same call and does not get into memory. Of what somebody is
 // storing it is ErrPending with ErrReserved.
 func (l *StoreLease) Pin(keys []Key) []Placed {
 	s := l.store

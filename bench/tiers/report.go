@@ -11,21 +11,21 @@ import (
 const boundName = "bound"
 
 func writeTable(w io.Writer, o options, rows []row) {
-	fmt.Fprintf(w, "# Hit rates of prompts with parents\n\nWritten by `make bench`; [its README](../tiers/README.md) describes traces and rules. "+
-		"Seeds %d to %d, %d prompts each.\n\nShare of the tokens that were found / of the parts, in %%, means over the seeds. "+
+	fmt.Fprintf(w, "# Hit rates of prompts of chunks\n\nWritten by `make bench`; [its README](../tiers/README.md) describes traces and rules. "+
+		"Seeds %d to %d, %d prompts each.\n\nShare of the tokens that were found / of the time to compute all that this saves, in %%, means over the seeds. "+
 		"No rule can exceed the bound, which may be out of reach.\n\n| trace | GiB |", o.Seed,
 		o.Seed+uint64(o.Seeds)-1, o.Prompts)
 	for _, c := range contenders {
 		fmt.Fprintf(w, " %s |", c.name)
 	}
-	fmt.Fprintf(w, " %s | learned beside LRU, tokens: mean (least) |\n| --- | ---: |%s\n", boundName,
+	fmt.Fprintf(w, " %s | learned beside LRU, time: mean (least) |\n| --- | ---: |%s\n", boundName,
 		strings.Repeat(" ---: |", len(contenders)+2))
 	for _, r := range rows {
 		fmt.Fprintf(w, "| %s | %g |", r.workload.name, r.gib)
 		for _, x := range r.results {
-			fmt.Fprintf(w, " %.1f / %.1f |", 100*x.tokens, 100*x.parts)
+			fmt.Fprintf(w, " %.1f / %.1f |", 100*x.tokens, 100*x.time)
 		}
-		fmt.Fprintf(w, " %+.1f (%+.1f) |\n", 100*(r.results[learned].tokens-r.results[lru].tokens), 100*r.more)
+		fmt.Fprintf(w, " %+.1f (%+.1f) |\n", 100*(r.results[learned].time-r.results[lru].time), 100*r.more)
 	}
 }
 

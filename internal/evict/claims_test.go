@@ -153,7 +153,11 @@ func TestHonestUsersHitWhateverOthersClaim(t *testing.T) {
 		with, after := hits(costs)
 		without, _ := hits([]float64{0})
 		require.Equal(r, set, after)
-		require.GreaterOrEqual(r, float64(with), 0.8*float64(without)-2*set, "of %d; %d if nothing is claimed", 40*set, without)
+		slack := 2.0 * set
+		if rate == 0 { // what was claimed before counts until claimRounds rounds were missed
+			slack = claimRounds * room
+		}
+		require.GreaterOrEqual(r, float64(with), 0.8*float64(without)-slack, "of %d; %d if nothing is claimed", 40*set, without)
 	})
 }
 

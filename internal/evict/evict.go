@@ -14,8 +14,9 @@
 //
 // Time is counted in uses. Nothing is random, so equal calls give equal values.
 //
-// The package has five parts: the entries and what happens to them (this file), what a cost that somebody claims
-// counts (claims.go), the ages (ages.go), what is learned (learn.go), and the evicted keys (ghosts.go).
+// The package has seven parts: the entries and what happens to them (this file), what a cost that somebody claims
+// counts (claims.go), the ages (ages.go), what is learned (learn.go), the evicted keys (ghosts.go), which of the objects
+// that may go does go (candidates.go), and what tenants may have (quotas.go).
 package evict
 
 import (

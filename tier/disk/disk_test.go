@@ -202,7 +202,7 @@ func check(t testing.TB, l *Level) {
 	var used, reserved, removingBytes, objects int64
 	removals, emptying := 0, 0
 	children := map[id]int32{}
-	tenants := map[string]tenant{}
+	tenants, waiting, ownLeaves := map[string]tenant{}, map[string]int64{}, map[string]int{}
 	uses, kept := map[string]int32{}, map[string]int32{}
 	quiet := true
 	for at, e := range x.entries {
@@ -226,6 +226,9 @@ func check(t testing.TB, l *Level) {
 		case writing:
 			quiet = false
 			reserved += e.bytes
+			if tenant := x.tenantOf(e); tenant != nil {
+				waiting[tenant.name] += e.bytes
+			}
 		case removing:
 			quiet = false
 			used += e.bytes
@@ -234,7 +237,12 @@ func check(t testing.TB, l *Level) {
 		}
 		if e.state != writing && e.tenant != nil {
 			u := tenants[e.tenant.name]
-			tenants[e.tenant.name] = tenant{e.tenant.name, u.objects + 1, u.bytes + e.bytes}
+			u.bytes += e.bytes
+			u.entries++
+			if e.state == removing {
+				u.removing += e.bytes
+			}
+			tenants[e.tenant.name] = u
 		}
 		require.Equal(t, e.state != writing && !e.unindexed, e.value.Live(), "%s: the policy has what is there",
 			e.path())
@@ -245,9 +253,14 @@ func check(t testing.TB, l *Level) {
 	require.Equal(t, removals, x.removing)
 	require.Equal(t, objects, x.objects)
 	require.Equal(t, children, x.children)
-	require.Len(t, x.tenants, len(tenants))
-	for name, u := range tenants {
-		require.Equal(t, u, *x.tenants[name])
+	for name, u := range x.tenants {
+		require.Equal(t, tenants[name].bytes, u.bytes, name)
+		require.Equal(t, tenants[name].removing, u.removing, name)
+		require.GreaterOrEqual(t, waiting[name], u.reserved, "some may be waiting for their room")
+		require.Positive(t, u.entries, name)
+	}
+	for name := range tenants {
+		require.Contains(t, x.tenants, name)
 	}
 	checkSubfolders(t, x, uses, kept, &emptying)
 	require.Equal(t, emptying, x.emptying)
@@ -255,17 +268,29 @@ func check(t testing.TB, l *Level) {
 	for at, e := range x.entries {
 		if e.state == present && children[at] == 0 {
 			leaves++
-			require.Same(t, e, x.leaves[e.leaf], e.path())
+			require.True(t, x.leaves.Has(e), e.path())
+			if e.tenant != nil {
+				ownLeaves[e.tenant.name]++
+				require.True(t, e.tenant.leaves.Has(e), e.path())
+			}
 		} else {
 			require.EqualValues(t, -1, e.leaf, e.path())
+			require.EqualValues(t, -1, e.tenantLeaf, e.path())
 		}
 	}
-	require.Len(t, x.leaves, leaves)
+	require.Equal(t, leaves, x.leaves.Len())
+	for name, u := range x.tenants {
+		require.Equal(t, ownLeaves[name], u.leaves.Len(), name)
+	}
 	if !quiet {
 		return
 	}
 	require.Empty(t, x.holds, "parents of nothing that is being stored")
 	require.Zero(t, x.reserved)
+	for name, u := range x.tenants {
+		require.Zero(t, u.reserved, name)
+		require.Equal(t, tenants[name].entries, u.entries, name)
+	}
 	if r.o.Shared && r.o.rescan < time.Second {
 		return // a search may be under way
 	}

@@ -51,8 +51,12 @@
 // A shared tree is searched again every minute, and there the file decides and not the index.
 //
 // When there is no room, the level evicts the object whose loss costs least per byte, of those that have no
-// children here, as package memory does. Objects of a batch that is being stored keep their parents;
-// [Level.Pin] and [Options].MinAge keep objects for a time.
+// children here, as package memory does. If the quota of its tenant has no room for an object, it is one of the
+// tenant. Objects of a batch that is being stored keep their parents; [Level.Pin] and [Options].MinAge keep objects for
+// a time.
+//
+// See docs/decisions.md, "Memory and disks share the rule, and not the trees".
+// See docs/decisions.md, "A quota is paid by its tenant, when it stores".
 //
 // # Concurrency and memory
 //

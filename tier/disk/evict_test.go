@@ -92,6 +92,45 @@ func TestSmallerCapacity(t *testing.T) {
 	}
 }
 
+// Of a chain of 23 on a disk of 20 blocks the first 20 are stored, and the end is refused, however often it is tried. What
+// goes for another chain with the same beginning is the end of the first one.
+func TestChainThatDoesNotFit(t *testing.T) {
+	l := ready(t, t.TempDir(), Options{Layout: noFolders{}, Capacity: 20 * 4096})
+	var puts []tier.Put
+	for i := range 23 {
+		o := objectOf(fmt.Sprint(i), 100)
+		if i > 0 {
+			o.Parent = fmt.Sprint(i - 1)
+		}
+		puts = append(puts, tier.Put{Object: o, Bytes: content(o.Name, 100)})
+	}
+	for range 3 {
+		l.Put(t.Context(), puts)
+		for i, p := range puts {
+			if i < 20 {
+				require.NoError(t, p.Err, i)
+			} else {
+				require.ErrorIs(t, p.Err, tier.ErrFull, i)
+			}
+		}
+	}
+	require.Zero(t, l.Usage().Evicted)
+	for i := range 5 {
+		o := objectOf(fmt.Sprint("other ", i), 100)
+		if o.Parent = fmt.Sprint("other ", i-1); i == 0 {
+			o.Parent = "9"
+		}
+		require.NoError(t, put(l, o, content(o.Name, 100)))
+	}
+	for i := range 20 {
+		if i < 15 {
+			require.NoError(t, stat(l, fmt.Sprint(i)), i)
+		} else {
+			requireMiss(t, stat(l, fmt.Sprint(i)))
+		}
+	}
+}
+
 // An ancestor that the search has not reached yet stays as well, as does what it stands on.
 func TestAncestorsBeforeTheIndex(t *testing.T) {
 	dir := t.TempDir()
@@ -304,7 +343,7 @@ func TestSampleIsGood(t *testing.T) {
 	}
 	sum := 0
 	for range 200 {
-		e := x.victim(time.Now(), 0)
+		e := x.victim(&x.leaves, time.Now(), 0)
 		sum += ranks[e.id]
 		x.startRemoval(e)
 		x.endRemoval(e, evicted)

@@ -60,6 +60,7 @@ type entry struct {
 	done       chan struct{} // closed when the state writing or removing ends
 	lastSearch uint32        // number of the search that saw the file last
 	leaf       int32         // position in index.leaves, or -1
+	tenantLeaf int32         // position in tenant.leaves, or -1
 	state      state
 	unindexed  bool // it was made by startRemovalOf, and counts no bytes
 }
@@ -85,13 +86,17 @@ func hashOfSpace(space string) uint32 { return uint32(maphash.String(keySeed, sp
 
 // tenant has the counts of a tenant with objects here.
 type tenant struct {
-	name    string
-	objects int
-	bytes   int64
+	name                      string
+	entries                   int   // that are present or removing, or have room reserved
+	bytes, reserved, removing int64 // as in index: removing is a part of bytes
+	leaves                    evict.Candidates[*entry]
 }
 
 // maxTenants bounds the tenants whose bytes are counted, since their names are in memory.
 const maxTenants = 4096
+
+func placeOfLeaf(e *entry) *int32       { return &e.leaf }
+func placeOfTenantLeaf(e *entry) *int32 { return &e.tenantLeaf }
 
 // index has an entry for each file. Its methods are called with root.mu held.
 //
@@ -100,7 +105,7 @@ const maxTenants = 4096
 //   - used is the sum of bytes of entries present or removing, removingBytes of those removing, and
 //     reserved of those writing whose room was reserved
 //   - children counts, for each path, the entries present that have it as their parent
-//   - leaves are the entries present without children
+//   - leaves are the entries present without children, and those of a tenant are in its leaves, too
 //   - no entry present is its own ancestor, so there is a leaf as long as an entry is present
 //   - subfolders are the folders of entries, with the folders around them, and emptying counts those in which
 //     every entry is being removed
@@ -110,7 +115,7 @@ type index struct {
 	block         int64
 	entries       map[id]*entry
 	subfolders    map[string]*subfolder
-	leaves        []*entry
+	leaves        evict.Candidates[*entry]
 	children      map[id]int32
 	tenants       map[string]*tenant
 	policy        *evict.Policy
@@ -136,7 +141,7 @@ type index struct {
 func newIndex(block int64) *index {
 	return &index{
 		block: block, entries: map[id]*entry{}, subfolders: map[string]*subfolder{}, children: map[id]int32{},
-		tenants: map[string]*tenant{}, policy: evict.New(),
+		tenants: map[string]*tenant{}, policy: evict.New(), leaves: evict.NewCandidates(placeOfLeaf),
 		holds: map[id]int{}, pins: map[id]int64{}, removed: map[id]uint64{}, changed: make(chan struct{}),
 	}
 }
@@ -159,50 +164,83 @@ func (x *index) insert(e *entry) {
 	x.enterFolder(e)
 }
 
-// charge counts the bytes of e for its tenant. A tenant beyond maxTenants is not counted, and e.tenant
-// becomes nil, so that discharge does not count it either. All entries of a tenant share one record, and so
-// one copy of its name.
-func (x *index) charge(e *entry) {
-	if t := e.tenant; t != nil {
-		if known := x.tenants[t.name]; known != nil {
-			e.tenant = known
-		} else if len(x.tenants) < maxTenants {
-			x.tenants[t.name] = t
-		} else {
-			e.tenant = nil
-			return
-		}
-		e.tenant.objects++
-		e.tenant.bytes += e.bytes
+// join makes e one of the entries of its tenant. A tenant beyond maxTenants is not counted, and e.tenant becomes
+// nil, so that nothing else counts it either. All entries of a tenant share one record, and so one copy of its
+// name.
+func (x *index) join(e *entry) *tenant {
+	t := e.tenant
+	if t == nil {
+		return nil
+	}
+	if known := x.tenants[t.name]; known != nil {
+		e.tenant = known
+	} else if len(x.tenants) < maxTenants {
+		x.tenants[t.name] = t
+	} else {
+		e.tenant = nil
+		return nil
+	}
+	e.tenant.entries++
+	return e.tenant
+}
+
+// part takes join back. A tenant without entries leaves the index.
+func (x *index) part(t *tenant) {
+	if t.entries--; t.entries == 0 {
+		delete(x.tenants, t.name)
 	}
 }
 
-// discharge takes charge back. A tenant without objects leaves the index.
+// charge counts the bytes of e for its tenant, and discharge takes that back.
+func (x *index) charge(e *entry) {
+	if t := x.join(e); t != nil {
+		t.bytes += e.bytes
+	}
+}
+
 func (x *index) discharge(e *entry) {
 	if t := e.tenant; t != nil {
 		t.bytes -= e.bytes
-		if t.objects--; t.objects == 0 {
-			delete(x.tenants, t.name)
-		}
+		x.part(t)
 	}
+}
+
+// tenantOf returns the record of the tenant of e, which may not be in the index yet; nil if it is not counted.
+func (x *index) tenantOf(e *entry) *tenant {
+	if e.tenant == nil {
+		return nil
+	}
+	return x.tenants[e.tenant.name]
 }
 
 // startWrite notes that an object is being written. Its room is not reserved yet.
 func (x *index) startWrite(e *entry) {
-	e.state, e.leaf, e.done = writing, -1, make(chan struct{})
+	e.state, e.done = writing, make(chan struct{})
 	x.entries[e.id] = e
 }
 
 // reserve counts the bytes and folders of an object that is being written, and unreserve takes that back.
 func (x *index) reserve(e *entry) {
 	x.reserved += e.bytes
+	if t := x.join(e); t != nil {
+		t.reserved += e.bytes
+	}
 	x.enterFolder(e)
 }
 
 func (x *index) unreserve(e *entry) {
-	x.reserved -= e.bytes
+	x.dropReserved(e)
 	x.leaveFolder(e)
 	x.wake()
+}
+
+// dropReserved takes back what reserve has counted, but the folders.
+func (x *index) dropReserved(e *entry) {
+	x.reserved -= e.bytes
+	if t := e.tenant; t != nil {
+		t.reserved -= e.bytes
+		x.part(t)
+	}
 }
 
 // cancelWrite drops the entry of a write that failed, after unreserve.
@@ -213,7 +251,7 @@ func (x *index) cancelWrite(e *entry) {
 
 // publish makes an object present whose file was renamed to its path.
 func (x *index) publish(e *entry) {
-	x.reserved -= e.bytes
+	x.dropReserved(e)
 	delete(x.removed, e.id) // the path has a file again, which lookups may enter
 	x.notify(e)
 	x.makePresent(e)
@@ -239,6 +277,9 @@ func (x *index) startRemoval(e *entry) {
 	e.state, e.done = removing, make(chan struct{})
 	x.removingBytes += e.bytes
 	x.removing++
+	if e.tenant != nil {
+		e.tenant.removing += e.bytes
+	}
 	x.dropKept(e.folder)
 }
 
@@ -274,6 +315,9 @@ func (x *index) cancelRemoval(e *entry) {
 	}
 	x.addKept(e.folder)
 	x.removingBytes -= e.bytes
+	if e.tenant != nil {
+		e.tenant.removing -= e.bytes
+	}
 	e.state = present
 	x.link(e)
 	x.notify(e)
@@ -293,7 +337,8 @@ func (x *index) endRemoval(e *entry, reason removalReason) {
 	x.removingBytes -= e.bytes
 	x.used -= e.bytes
 	x.removing--
-	if !e.unindexed {
+	if t := e.tenant; t != nil && !e.unindexed {
+		t.removing -= e.bytes
 		x.discharge(e)
 	}
 	if reason == evicted {

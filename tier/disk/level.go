@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -187,6 +188,12 @@ func (l *Level) Put(ctx context.Context, puts []tier.Put) {
 		return
 	}
 	r.put(ctx, puts)
+}
+
+// SetQuotas takes the place of Options.Quotas and Options.Quota. A tenant that has more keeps it until the next Put of one
+// of its objects.
+func (l *Level) SetQuotas(quotas map[string]int64, each int64) {
+	l.o.quotas.Store(&evict.Quotas{Of: quotas, Each: each})
 }
 
 // Delete implements [tier.Level].

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -155,7 +156,7 @@ func (r *root) othersWrite() bool { return r.o.Shared || r.o.ReadOnly }
 
 // entryOf makes the entry of a path. It is not in the index yet.
 func entryOf(p string) *entry {
-	return &entry{id: idOf(p), folder: subfolderOf(p), base: strings.Clone(path.Base(p)), leaf: -1}
+	return &entry{id: idOf(p), folder: subfolderOf(p), base: strings.Clone(path.Base(p)), leaf: -1, tenantLeaf: -1}
 }
 
 // newEntry makes the entry of an object. The strings of the object are not kept: they may be views of a
@@ -164,7 +165,7 @@ func (r *root) newEntry(path string, o tier.Object) *entry {
 	e := entryOf(path)
 	e.key, e.cost = hashOf(o.Key), o.Cost
 	if o.Tenant != "" {
-		e.tenant = &tenant{name: strings.Clone(o.Tenant)}
+		e.tenant = &tenant{name: strings.Clone(o.Tenant), leaves: evict.NewCandidates(placeOfTenantLeaf)}
 	}
 	if p := r.parentOf(o); p != "" {
 		e.parent = idOf(p)

@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -47,6 +49,11 @@ type Options struct {
 	// A shared tree has the bound only if it has a Capacity, which counts the files of others, too; a root
 	// that is only read has none.
 	Capacity int64
+	// Quotas are the most bytes of files of each tenant; Quota that of a tenant that is not in it. 0 is no bound. A
+	// tenant that is at its quota pays with its own objects. Of a folder with objects of more than 4096 tenants, the
+	// others have none.
+	Quotas map[string]int64
+	Quota  int64
 	// Shared is for a tree that other programs write, read and clean up as well. The folder is searched again
 	// and again for their files, a lookup trusts the file and not the index, and an incomplete file younger
 	// than MinAge counts as one that another program is writing. On Linux, a file of 1 GiB or more that is
@@ -70,6 +77,8 @@ type Options struct {
 	// or on a medium that can't be written. Put and Delete answer ErrUnavailable.
 	ReadOnly bool
 
+	quotas *atomic.Pointer[evict.Quotas] // as Level.SetQuotas has set them last; Open makes it
+
 	// The rest is for tests.
 
 	now    func() time.Time
@@ -87,6 +96,8 @@ func (o Options) Validate() error {
 	switch {
 	case o.Capacity < 0:
 		return refuse("Capacity is %d", o.Capacity)
+	case o.Quota < 0:
+		return refuse("Quota is %d", o.Quota)
 	case o.MinAge < 0:
 		return refuse("MinAge is %v", o.MinAge)
 	case o.Workers < 0:
@@ -99,6 +110,11 @@ func (o Options) Validate() error {
 		return refuse("Space has more than %d bytes, or a zero byte: %q", tier.MaxSpace, o.Space)
 	case o.Space == "" && !o.ReadOnly && !separatesSpaces(o.layout()):
 		return refuse("files of the layout %s do not contain their space: name it in Options.Space", o.layout().Name())
+	}
+	for tenant, n := range o.Quotas {
+		if n < 0 {
+			return refuse("the quota %d of tenant %q is negative", n, tenant)
+		}
 	}
 	return nil
 }
@@ -131,6 +147,8 @@ func (o Options) layout() Layout {
 // withDefaults replaces zeros by what they stand for.
 func (o Options) withDefaults() Options {
 	o.Layout = o.layout()
+	o.quotas = new(atomic.Pointer[evict.Quotas])
+	o.quotas.Store(&evict.Quotas{Of: o.Quotas, Each: o.Quota})
 	if o.MinAge == 0 && o.Shared {
 		o.MinAge = 10 * time.Minute
 	}

@@ -4,7 +4,6 @@ package disk
 // evicted, so a parent stays as long as one of its children.
 func (x *index) link(e *entry) {
 	x.objects++
-	e.leaf = -1
 	if x.children[e.id] == 0 {
 		x.addLeaf(e)
 	}
@@ -13,7 +12,7 @@ func (x *index) link(e *entry) {
 	}
 	if e.parent != (id{}) {
 		x.children[e.parent]++
-		if p := x.entries[e.parent]; p != nil && p.leaf >= 0 {
+		if p := x.entries[e.parent]; p != nil && x.leaves.Has(p) {
 			x.removeLeaf(p)
 		}
 	}
@@ -46,7 +45,7 @@ func (x *index) closesCycle(e *entry) bool {
 // unlink reverses link for e, which is about to be removed. Its parent may become a leaf.
 func (x *index) unlink(e *entry) {
 	x.objects--
-	if e.leaf >= 0 {
+	if x.leaves.Has(e) {
 		x.removeLeaf(e)
 	}
 	if e.parent == (id{}) {
@@ -62,14 +61,15 @@ func (x *index) unlink(e *entry) {
 }
 
 func (x *index) addLeaf(e *entry) {
-	e.leaf = int32(len(x.leaves))
-	x.leaves = append(x.leaves, e)
+	x.leaves.Add(e)
+	if e.tenant != nil {
+		e.tenant.leaves.Add(e)
+	}
 }
 
 func (x *index) removeLeaf(e *entry) {
-	last := x.leaves[len(x.leaves)-1]
-	x.leaves[e.leaf], last.leaf = last, e.leaf
-	x.leaves[len(x.leaves)-1] = nil
-	x.leaves = x.leaves[:len(x.leaves)-1]
-	e.leaf = -1
+	x.leaves.Remove(e)
+	if e.tenant != nil {
+		e.tenant.leaves.Remove(e)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/tier"
@@ -82,6 +83,10 @@ func (c *putCall) newEntry(p *tier.Put) (*entry, error) {
 		takes, capacity := sizes.Above(takes, r.o.Capacity)
 		return nil, fmt.Errorf("%w: its file and folders take %s, and Options.Capacity is %s: raise it",
 			tier.ErrTooLarge, takes, capacity)
+	}
+	if quota := r.o.quotas.Load().For(o.Tenant); quota > 0 && e.bytes > quota {
+		takes, quota := sizes.Above(e.bytes, quota)
+		return nil, fmt.Errorf("%w: its file takes %s, and the quota of the tenant %q is %s", tier.ErrTooLarge, takes, o.Tenant, quota)
 	}
 	return e, nil
 }
@@ -292,19 +297,18 @@ func (c *putCall) reserveRoom(e *entry) error {
 			return err
 		}
 		r.mu.Lock()
-		x, capacity := r.x, r.o.Capacity
-		bytes, items := x.occupied()+e.bytes+int64(x.missing(e))*x.block, len(x.entries)+len(x.subfolders)+x.missing(e)
-		if (capacity == 0 || bytes <= capacity) && (r.maxItems == 0 || items <= r.maxItems) {
+		x := r.x
+		lack := r.lackFor(e)
+		if lack == nil {
 			x.reserve(e)
 			r.mu.Unlock()
 			return nil
 		}
-		need, items := r.excess(e.bytes, x.missing(e))
+		// Removals free room soon, and what this call still writes can be evicted when it is complete.
+		wait := lack.enough() || lack.removals || c.writing > 0
 		// The removal of the victims starts here, under the lock, so that no other Put counts on the same
 		// room.
-		victims := x.chooseVictims(need, items, r.o.now(), r.o.MinAge)
-		// Removals free room soon, and what this call still writes can be evicted when it is complete.
-		wait := need <= 0 && items <= 0 || x.removing > 0 || c.writing > 0
+		victims := x.chooseVictims(lack.leaves, lack.enough, r.o.now(), r.o.MinAge)
 		changed := x.changed
 		r.mu.Unlock()
 		switch {
@@ -318,11 +322,45 @@ func (c *putCall) reserveRoom(e *entry) error {
 			case <-c.ctx.Done():
 			}
 		default:
-			return fmt.Errorf("%w for %s: Options.Capacity is %s, the most files and folders are %d, and nothing "+
-				"else can be evicted now: raise the capacity, or try again later", tier.ErrFull, sizes.Text(e.bytes),
-				sizes.Text(capacity), r.maxItems)
+			return lack.full()
 		}
 	}
+}
+
+// lack is why there is no room for an object.
+type lack struct {
+	leaves   *evict.Candidates[*entry] // some of which have to go
+	enough   func() bool               // reports that there will be room when the removals that have begun have ended
+	removals bool                      // some have begun already
+	full     func() error              // what to answer if nothing can go
+}
+
+// lackFor returns what is in the way of an object, nil if there is room: first the quota of its tenant, then the
+// capacity. The caller holds mu.
+func (r *root) lackFor(e *entry) *lack {
+	x := r.x
+	if t := x.tenantOf(e); t != nil {
+		if quota := r.o.quotas.Load().For(t.name); quota > 0 && t.bytes+t.reserved+e.bytes > quota {
+			enough := func() bool { return t.bytes-t.removing+t.reserved+e.bytes <= quota }
+			return &lack{&t.leaves, enough, t.removing > 0, func() error {
+				return fmt.Errorf("%w for %s: the quota of the tenant %q is %s, and nothing else that the tenant has can be "+
+					"evicted now", tier.ErrFull, sizes.Text(e.bytes), t.name, sizes.Text(quota))
+			}}
+		}
+	}
+	capacity, folders := r.o.Capacity, x.missing(e)
+	bytes, items := x.occupied()+e.bytes+int64(folders)*x.block, len(x.entries)+len(x.subfolders)+folders
+	if (capacity == 0 || bytes <= capacity) && (r.maxItems == 0 || items <= r.maxItems) {
+		return nil
+	}
+	enough := func() bool {
+		need, items := r.excess(e.bytes, folders)
+		return need <= 0 && items <= 0
+	}
+	return &lack{&x.leaves, enough, x.removing > 0, func() error {
+		return fmt.Errorf("%w for %s: Options.Capacity is %s, the most files and folders are %d, and nothing else can be "+
+			"evicted now: raise the capacity, or try again later", tier.ErrFull, sizes.Text(e.bytes), sizes.Text(capacity), r.maxItems)
+	}}
 }
 
 // excess returns how many bytes, and how many files and folders, have to be evicted for so many more bytes

@@ -188,18 +188,18 @@ func (r *root) searchFile(ctx context.Context, p string, mode fs.FileMode) error
 }
 
 // trim evicts objects of a root that is above its capacity, as far as objects are evictable: a root may be
-// opened with less capacity than before, and other programs add files to a shared tree. It goes in steps of
-// sample objects, so that mu is never held for long.
+// opened with less capacity than before, and other programs add files to a shared tree. It goes in steps, so that
+// mu is never held for long.
 func (r *root) trim() {
 	for r.ctx.Err() == nil {
 		r.mu.Lock()
 		var victims []*entry
-		for len(victims) < sample {
+		for len(victims) < trimStep {
 			need, items := r.excess(0, 0)
 			if need <= 0 && items <= 0 {
 				break
 			}
-			e := r.x.victim(r.o.now(), r.o.MinAge)
+			e := r.x.victim(&r.x.leaves, r.o.now(), r.o.MinAge)
 			if e == nil {
 				break
 			}
@@ -212,6 +212,9 @@ func (r *root) trim() {
 		}
 	}
 }
+
+// trimStep is the most objects of a step of trim.
+const trimStep = 64
 
 // walker goes through a root with several goroutines. A task is a folder, or a part of a large one, so that
 // the goroutines also share the files of a single folder.

@@ -1,8 +1,9 @@
 package disk
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"github.com/ringcache/ringcache/internal/evict"
 )
 
 // evictable reports whether e may be evicted now.
@@ -21,43 +22,21 @@ func (e *entry) young(now time.Time, minAge time.Duration) bool {
 	return now.UnixNano()-newest < int64(minAge)
 }
 
-// sample is how many leaves are compared to choose a victim. Each use changes the values of all objects, so a
-// sorted list of them would have to be sorted again each time.
-const sample = 64
-
-// victim returns the evictable leaf of a sample whose loss costs least per byte; nil if no leaf is evictable.
-func (x *index) victim(now time.Time, minAge time.Duration) *entry {
-	var best *entry
-	var least float64
-	compare := func(e *entry) {
-		if !x.evictable(e, now, minAge) {
-			return
-		}
-		if v := x.policy.Value(&e.value) / float64(max(e.bytes, 1)); best == nil || v < least {
-			best, least = e, v
-		}
-	}
-	// A random sample may have no evictable leaf, though there is one. Only then all leaves are compared.
-	if len(x.leaves) > 2*sample {
-		for range sample {
-			compare(x.leaves[rand.IntN(len(x.leaves))])
-		}
-		if best != nil {
-			return best
-		}
-	}
-	for _, e := range x.leaves {
-		compare(e)
-	}
+// victim returns which of some leaves goes first: one whose loss costs little by the byte; nil if none of them is
+// evictable.
+func (x *index) victim(leaves *evict.Candidates[*entry], now time.Time, minAge time.Duration) *entry {
+	best, _ := leaves.Cheapest(func(e *entry) (float64, bool) {
+		return x.policy.Value(&e.value) / float64(max(e.bytes, 1)), x.evictable(e, now, minAge)
+	})
 	return best
 }
 
-// chooseVictims starts the removal of so many objects that at least need bytes, and items files and folders,
-// become free; or of none, if all that are evictable would not be enough.
-func (x *index) chooseVictims(need int64, items int, now time.Time, minAge time.Duration) []*entry {
+// chooseVictims starts the removal of so many objects that enough becomes true; or of none, if all that are evictable
+// would not be enough.
+func (x *index) chooseVictims(leaves *evict.Candidates[*entry], enough func() bool, now time.Time, minAge time.Duration) []*entry {
 	var chosen []*entry
-	for need > 0 || items > 0 {
-		e := x.victim(now, minAge)
+	for !enough() {
+		e := x.victim(leaves, now, minAge)
 		if e == nil {
 			// Objects must not be lost for a Put that fails all the same.
 			for _, e := range chosen {
@@ -65,12 +44,8 @@ func (x *index) chooseVictims(need int64, items int, now time.Time, minAge time.
 			}
 			return nil
 		}
-		// The removal of an object may also free its folders, so the difference is counted.
-		freeing, n := x.leavingBytes(), x.items()
 		x.startRemoval(e)
 		chosen = append(chosen, e)
-		need -= x.leavingBytes() - freeing
-		items -= n - x.items()
 	}
 	return chosen
 }

@@ -38,7 +38,9 @@ func (c *putCall) write(e *entry, p *tier.Put, parent *entry) error {
 func (c *putCall) makeRoom(e *entry, full error) error {
 	r := c.r
 	r.mu.Lock()
-	victims := r.x.chooseVictims(e.bytes, 0, r.o.now(), r.o.MinAge)
+	before := r.x.leavingBytes()
+	enough := func() bool { return r.x.leavingBytes()-before >= e.bytes }
+	victims := r.x.chooseVictims(&r.x.leaves, enough, r.o.now(), r.o.MinAge)
 	r.mu.Unlock()
 	if len(victims) == 0 {
 		return full

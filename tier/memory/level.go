@@ -74,6 +74,10 @@ func (l *Level) Segment() tier.Segment {
 	}
 }
 
+// SetQuotas takes the place of Options.Quotas and Options.Quota. A tenant that has more keeps it until it stores the next
+// object.
+func (l *Level) SetQuotas(quotas map[string]int64, each int64) { l.store.SetQuotas(quotas, each) }
+
 // Prepare maps the pages of the segment, or places them, see package shmring/memory. It may take seconds, and
 // the level can be used meanwhile.
 func (l *Level) Prepare(ctx context.Context, o memory.Options) (memory.Report, error) {

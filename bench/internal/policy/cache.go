@@ -28,14 +28,18 @@ type Rule[E any] interface {
 type Scored[E any] struct {
 	// Held, if not nil, reports what must not go now. What then finds no room is not stored.
 	Held func(*Item) bool
-	// Exact looks at all objects for each victim, and not only now and then.
+	// Exact looks at all leaves for each victim, and not only now and then.
 	Exact bool
+	// Admit, if positive, is how many times its own value by the byte an object may cost others: what is worth more
+	// stays, and the object is not stored.
+	Admit float64
 
 	rule     Rule[E]
 	capacity int64
 	used     int64
 	index    map[*Item]int
 	objects  []object[E]
+	leaves   []*Item // without children in the cache
 
 	// The next victims, best first: values change with time, so no heap keeps
 	// their order; a look at all objects finds the victims of a short while.
@@ -46,6 +50,7 @@ type object[E any] struct {
 	it       *Item
 	entry    E
 	children int // in the cache
+	leaf     int // place among the leaves, or -1
 }
 
 type victim struct {
@@ -86,29 +91,61 @@ func (s *Scored[E]) Put(it *Item) {
 		return
 	}
 	s.adopt(it.Parent, 1) // the parent stays, and so do all above it
+	o, most := object[E]{it: it}, math.Inf(1)
+	if s.Admit > 0 {
+		o.entry = s.rule.Add(it)
+		most = s.Admit * s.density(o)
+	}
 	for s.used+it.Size > s.capacity {
-		if !s.evict() {
+		if !s.evict(most) {
 			s.adopt(it.Parent, -1)
+			if s.Admit > 0 {
+				s.rule.Evict(o.entry) // it is remembered as if it had been there
+			}
 			return
 		}
 	}
+	if s.Admit == 0 {
+		o.entry = s.rule.Add(it)
+	}
 	s.used += it.Size
 	s.index[it] = len(s.objects)
-	s.objects = append(s.objects, object[E]{it: it, entry: s.rule.Add(it)})
+	s.objects = append(s.objects, o)
+	s.addLeaf(it)
 }
 
 func (s *Scored[E]) adopt(parent *Item, n int) {
-	if parent != nil {
-		s.objects[s.index[parent]].children += n
+	if parent == nil {
+		return
 	}
+	o := &s.objects[s.index[parent]]
+	o.children += n
+	if o.children == 0 {
+		s.addLeaf(parent)
+	} else if o.leaf >= 0 {
+		s.removeLeaf(o)
+	}
+}
+
+func (s *Scored[E]) addLeaf(it *Item) {
+	s.objects[s.index[it]].leaf = len(s.leaves)
+	s.leaves = append(s.leaves, it)
+}
+
+func (s *Scored[E]) removeLeaf(o *object[E]) {
+	last := s.leaves[len(s.leaves)-1]
+	s.leaves[o.leaf] = last
+	s.objects[s.index[last]].leaf = o.leaf
+	s.leaves = s.leaves[:len(s.leaves)-1]
+	o.leaf = -1
 }
 
 func (s *Scored[E]) density(o object[E]) float64 {
 	return s.rule.Value(o.entry) / float64(o.it.Size)
 }
 
-// evict reports whether there was a victim.
-func (s *Scored[E]) evict() bool {
+// evict reports whether there was a victim of at most a density.
+func (s *Scored[E]) evict(most float64) bool {
 	for {
 		if len(s.next) == 0 {
 			if s.choose(); len(s.next) == 0 {
@@ -116,12 +153,17 @@ func (s *Scored[E]) evict() bool {
 			}
 		}
 		v := s.next[0]
+		if v.density > most {
+			s.next = nil // values will be others by the next time
+			return false
+		}
 		s.next = s.next[1:]
 		i, ok := s.index[v.it]
 		if !ok || s.density(s.objects[i]) > v.density+1e-4*math.Abs(v.density) || !s.mayGo(s.objects[i]) {
 			continue // it was used in the meantime
 		}
 		s.rule.Evict(s.objects[i].entry)
+		s.removeLeaf(&s.objects[i])
 		s.adopt(v.it.Parent, -1)
 		s.used -= v.it.Size
 		last := len(s.objects) - 1
@@ -145,7 +187,8 @@ func (s *Scored[E]) choose() {
 		n = max(1, int(batch*float64(len(s.objects))))
 	}
 	s.next = make([]victim, 0, n+1)
-	for _, o := range s.objects {
+	for _, it := range s.leaves {
+		o := s.objects[s.index[it]]
 		if !s.mayGo(o) {
 			continue
 		}

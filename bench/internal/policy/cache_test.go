@@ -86,9 +86,15 @@ func checkTree[E any](t *testing.T, s *Scored[E]) {
 	require.Len(t, s.index, len(s.objects))
 	require.Equal(t, used, s.Used())
 	require.LessOrEqual(t, used, s.capacity)
+	leaves := 0
 	for _, o := range s.objects {
 		require.Equal(t, children[o.it], o.children)
+		if require.Equal(t, o.children == 0, o.leaf >= 0); o.leaf >= 0 {
+			require.Same(t, o.it, s.leaves[o.leaf])
+			leaves++
+		}
 	}
+	require.Len(t, s.leaves, leaves)
 }
 
 // An exact cache of many objects gives a parent up right after its last child, if that is the least by then;
@@ -140,6 +146,21 @@ func TestAncestorsOfWhatIsPutStay(t *testing.T) {
 	s.Put(&Item{ID: 2, Size: 60, Parent: a})
 	require.True(t, s.Has(a))
 	require.EqualValues(t, 60, s.Used())
+	checkTree(t, s)
+}
+
+// TestAdmission: what is worth less than what would go for it is not stored, and costs nothing.
+func TestAdmission(t *testing.T) {
+	s := NewScored(fixed{}, 10)
+	s.Exact, s.Admit = true, 2
+	s.Put(&Item{ID: 0, Size: 5, Cost: 10})
+	s.Put(&Item{ID: 1, Size: 5, Cost: 20})
+	cheap, fair := &Item{ID: 2, Size: 5, Cost: 4}, &Item{ID: 3, Size: 5, Cost: 5}
+	s.Put(cheap)
+	require.False(t, s.Has(cheap))
+	require.EqualValues(t, 10, s.Used())
+	s.Put(fair)
+	require.True(t, s.Has(fair), "it costs no more than twice what it is worth")
 	checkTree(t, s)
 }
 

@@ -13,7 +13,7 @@ type Foreseen struct {
 	cost float64
 }
 
-// NewOracle makes one for the uses of a trace, each of which has to be a Hit or an Add.
+// NewOracle makes one for the uses of a trace, each of which has to be a Hit, an Add or a Skip.
 func NewOracle(uses []*Item) *Oracle {
 	o := &Oracle{next: make([]int, len(uses)), now: -1}
 	seen := map[*Item]int{}
@@ -35,6 +35,9 @@ func (o *Oracle) Hit(f *Foreseen) {
 	o.now++
 	f.next = o.next[o.now]
 }
+
+// Skip is called in place of Add when an object is not put.
+func (o *Oracle) Skip() { o.now++ }
 
 // Evict is called when an object goes.
 func (o *Oracle) Evict(*Foreseen) {}

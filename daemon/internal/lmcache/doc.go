@@ -37,6 +37,17 @@
 //
 // See docs/decisions.md, "The release of a client of LMCache is remembered".
 //
+// # What goes first
+//
+// A chunk is stored with the chunk in front of it as its parent, so levels evict the end of a prompt before its
+// beginning, and nothing in front of what is being stored: of a prompt that does not fit, the head is there. What comes
+// behind the first chunk without room is not stored, nor what comes behind one that has gone from a memory without a
+// level below. A chunk is stored with what computing it again costs, which grows with its position, and for the salt as
+// its tenant: the quotas of the daemon are quotas of salts. The space has the salt, too, so chunks of one salt are not
+// found by another.
+//
+// See docs/decisions.md, "A chunk costs what its layers compute, and more with its position".
+//
 // # What never happens
 //
 // No call waits for a disk: a look-up is pending meanwhile, and is asked about again. No call of a worker is

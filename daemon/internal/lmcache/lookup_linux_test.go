@@ -91,13 +91,7 @@ func hangingBed(t *testing.T) (e *engine, tokens []int64) {
 	e, tokens = b.engine("engine", since057), prompt(1, 64)
 	e.register(1, 1)
 	require.Equal(t, 4, e.store(of(e.key("w", tokens, 0, 64), 0), 1))
-	_, err := b.store.Drain(t.Context())
-	require.NoError(t, err)
-	for i := range 20 {
-		e.store(of(e.key(fmt.Sprint("w", i), prompt(1000+i, 64), 0, 64), 0), 1)
-		_, err := b.store.Drain(t.Context())
-		require.NoError(t, err)
-	}
+	e.pushOut()
 	return e, tokens
 }
 

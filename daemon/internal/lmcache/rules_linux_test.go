@@ -431,13 +431,7 @@ func TestHitOnDisk(t *testing.T) {
 	e.register(1, 1)
 	tokens := prompt(1, 64)
 	require.Equal(t, 4, e.store(of(e.key("w", tokens, 0, 64), 0), 1))
-	_, err := b.store.Drain(t.Context())
-	require.NoError(t, err)
-	for i := range 20 {
-		e.store(of(e.key(fmt.Sprint("w", i), prompt(1000+i, 64), 0, 64), 0), 1)
-		_, err := b.store.Drain(t.Context())
-		require.NoError(t, err)
-	}
+	e.pushOut()
 	e.must("LookupService/Lookup", &mp.LookupRequest{Key: e.key("r", tokens, 0, 64)}, &mp.LookupResponse{})
 	p := &mp.QueryPrefetchStatusResponse{}
 	e.must("LookupService/WaitPrefetchStatus", &mp.WaitPrefetchStatusRequest{RequestId: "r", Timeout: 25}, p)
@@ -445,6 +439,36 @@ func TestHitOnDisk(t *testing.T) {
 	require.True(t, e.load(of(e.key("r", tokens, 0, 64), 0), 1))
 	e.end("r")
 	b.nothingHeld()
+}
+
+// TestLookUpBehindTokensThatTheEngineHas: a look-up that starts behind the tokens of the engine's own prefix
+// cache finds what is on disk, although nobody asked for the chunk in front of it, which memory has no more.
+func TestLookUpBehindTokensThatTheEngineHas(t *testing.T) {
+	b := newBed(t, func(b *bed) { withDisk(b); b.mo.Size = 64 << 10 })
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	tokens := prompt(1, 64)
+	require.Equal(t, 4, e.store(of(e.key("w", tokens, 0, 64), 0), 1))
+	e.pushOut()
+	require.EqualValues(t, 4, e.lookUp(e.key("r", tokens, 32, 64)))
+	require.True(t, e.load(of(e.key("r", tokens, 32, 64), 0), 1))
+	e.end("r")
+	b.nothingHeld()
+	require.EqualValues(t, 4, e.lookUp(e.key("r", tokens, 0, 64)), "the chunks in front of it come when they are asked for")
+	e.end("r")
+	b.nothingHeld()
+}
+
+// pushOut stores so much that memory has nothing of before.
+func (e *engine) pushOut() {
+	e.Helper()
+	_, err := e.bed.store.Drain(e.Context())
+	require.NoError(e, err)
+	for i := range 20 {
+		e.store(of(e.key(fmt.Sprint("w", i), prompt(1000+i, 64), 0, 64), 0), 1)
+		_, err := e.bed.store.Drain(e.Context())
+		require.NoError(e, err)
+	}
 }
 
 // TestReleaseInDoubtFindsNothing: varints of a client whose release nobody knows are never read as tokens.

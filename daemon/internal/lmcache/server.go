@@ -205,6 +205,25 @@ type client struct {
 	removed  bool                // from the server
 	requests map[string]*request // whose look-ups this client has made
 	stores   map[string]*store   // by lease
+	cuts     map[string]cut      // by request
+}
+
+// cut is from which chunk on a request had no room.
+type cut struct {
+	chunk int
+	at    time.Time
+}
+
+// maxCuts is the most requests of a client of which it is known that they do not fit.
+const maxCuts = 1024
+
+// noteCut notes from which chunk on a request has no room. Of too many requests all are forgotten: what is stored of them
+// then is as good as nothing, and no more.
+func (c *client) noteCut(request string, chunk int) {
+	if len(c.cuts) >= maxCuts {
+		clear(c.cuts)
+	}
+	c.cuts[request] = cut{chunk, time.Now()}
 }
 
 // request has the look-ups of a request of an engine.
@@ -226,6 +245,7 @@ func (s *Server) sweep(c *client) {
 		}
 	}
 	maps.DeleteFunc(c.stores, func(_ string, st *store) bool { return now.Sub(st.at) > s.o.Lock })
+	maps.DeleteFunc(c.cuts, func(_ string, x cut) bool { return now.Sub(x.at) > s.o.Lock })
 }
 
 // release ends leases. What is not there is skipped. The caller has c.mu.
@@ -309,7 +329,7 @@ func (s *Server) serve(id string, r release) *client {
 	defer s.unlock()
 	c := s.served[id]
 	if c == nil {
-		c = &client{id: id, requests: map[string]*request{}, stores: map[string]*store{}}
+		c = &client{id: id, requests: map[string]*request{}, stores: map[string]*store{}, cuts: map[string]cut{}}
 		s.served[id] = c
 	}
 	if r == unknown {

@@ -125,7 +125,8 @@ func (q *call) storeLease() string {
 }
 
 // reserve takes room for those objects of a call that which chooses and that are not there yet, in their
-// order, until one has no room. What the lease has reserved already is answered again, if it has it still.
+// order, until one has no room: from then on nothing of the request is stored that begins behind that one. What the
+// lease has reserved already is answered again, if it has it still.
 func (s *Server) reserve(q *call, which func(o object) bool) *store {
 	wanted := make([]object, 0, len(q.objects))
 	objects := make([]tier.Object, 0, len(q.objects))
@@ -134,7 +135,9 @@ func (s *Server) reserve(q *call, which func(o object) bool) *store {
 		if !which(o) {
 			continue
 		}
-		object := tier.Object{Key: o.key, Size: layout[o.group].Bytes(), Tenant: tenantOf(q.key.salt)}
+		object := tier.Object{
+			Key: o.key, Size: layout[o.group].Bytes(), Tenant: tenantOf(q.key.salt), Cost: q.worker.Layout.Cost(o.group, o.chunk),
+		}
 		if layout[o.group].Window == 0 {
 			switch {
 			case i >= len(layout):
@@ -148,6 +151,16 @@ func (s *Server) reserve(q *call, which func(o object) bool) *store {
 	st := &store{at: time.Now()}
 	lease := q.storeLease()
 	delete(q.c.stores, lease)
+	if cut, ok := q.c.cuts[q.key.request]; ok && cut.chunk < q.from {
+		return st // it would cost what had room, and is worthless without what had none
+	}
+	for i, o := range objects {
+		parent, ok := o.ParentKey()
+		if ok && wanted[i].chunk == q.from && q.c.session.Absent(parent) {
+			return st // what was in front of it has gone meanwhile
+		}
+	}
+	delete(q.c.cuts, q.key.request)
 	placed, err := q.c.session.Reserve(lease, objects, s.o.Lock)
 	if err != nil {
 		s.refused("PrepareStore", err)
@@ -162,6 +175,9 @@ func (s *Server) reserve(q *call, which func(o object) bool) *store {
 		case p.Err == nil:
 			st.objects, st.placed = append(st.objects, wanted[i]), append(st.placed, p)
 		case !errors.Is(p.Err, tier.ErrExists) && !errors.Is(p.Err, tier.ErrPending):
+			if !full {
+				q.c.noteCut(q.key.request, wanted[i].chunk)
+			}
 			full = true // what comes after it is worthless without it
 			noRoom++
 		}

@@ -52,6 +52,7 @@ func (l Limits) time(d time.Duration) time.Duration {
 type Registry struct {
 	store  *tier.Store
 	memory tier.MemoryLevel
+	alone  bool // memory has no level below it
 	grace  time.Duration
 	log    *slog.Logger
 	clock  func() time.Time
@@ -108,6 +109,7 @@ func Open(o Options) (*Registry, error) {
 	for _, l := range []*loglimit.Limit{&r.ended, &r.came, &r.went} { // engines start and end together
 		l.Burst = 30
 	}
+	r.alone = len(o.Store.State().Levels) == 1
 	r.begun = time.Now()
 	r.ending, r.end = context.WithCancel(context.Background())
 	if most := quarter(o.Limits.Objects).limit; most > 0 {

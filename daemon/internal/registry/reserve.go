@@ -157,6 +157,13 @@ func (l *lease) committed(k tier.Key, keep bool) error {
 	return fmt.Errorf("lease %q has not reserved object %v: %w", l.name, k, tier.ErrEnded)
 }
 
+// Absent reports whether no level has an object, as far as that is known without asking one: memory has it not, and is
+// the only level.
+func (u *Session) Absent(k tier.Key) bool {
+	r := u.s.registry
+	return r.alone && errors.Is(r.memory.Stat(context.Background(), []tier.Key{k})[0].Err, tier.ErrNotFound)
+}
+
 // isThere reports whether an object is in memory.
 func (r *Registry) isThere(k tier.Key) bool {
 	return r.memory.Stat(context.Background(), []tier.Key{k})[0].Err == nil
