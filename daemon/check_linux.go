@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ringcache/ringcache/daemon/internal/lmcache"
 	"github.com/ringcache/ringcache/internal/leasetable"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
@@ -28,7 +29,7 @@ func (c Config) Check(ctx context.Context) []Finding {
 	var f findings
 	look := func(key string, check func() (string, error)) {
 		switch text, err := check(); {
-		case errors.Is(err, errNoAnswer):
+		case errors.Is(err, errNoAnswer), errors.Is(err, lmcache.ErrState):
 			f.add(slog.LevelWarn, key, "%v", err)
 		case err != nil:
 			f.add(slog.LevelError, key, "%v", err)
@@ -48,6 +49,12 @@ func (c Config) Check(ctx context.Context) []Finding {
 		}
 	}
 	look("socket", c.checkSocket)
+	for _, text := range c.LMCache {
+		look("lmcache", func() (string, error) { return checkLMCache(ctx, text) })
+	}
+	if len(c.LMCache) > 0 {
+		look("lmcache", func() (string, error) { return lmcache.CheckState(c.lmcacheFile()) })
+	}
 	look("http", func() (string, error) {
 		if c.HTTP == httpOff {
 			return "off", nil
@@ -56,7 +63,11 @@ func (c Config) Check(ctx context.Context) []Finding {
 		if err != nil {
 			return "", err
 		}
-		return c.HTTP + " is free", l.Close()
+		text := c.HTTP + " is free"
+		if keys, _ := c.httpKeys(); len(keys) > 0 { // they are validated
+			text += fmt.Sprintf(", and one of %d keys opens it", len(keys))
+		}
+		return text, l.Close()
 	})
 	return append(f, c.Hints()...)
 }
@@ -114,16 +125,37 @@ func (c Config) checkContent() error {
 	return l.Close()
 }
 
-// checkSocket looks at the socket's folder, at its lock, and for somebody who listens. It makes no socket:
-// clients might connect.
+// checkSocket looks at our socket.
 func (c Config) checkSocket() (string, error) {
 	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
 		return "the service manager has opened it", nil
 	}
-	if err := tryFolder(filepath.Dir(c.Socket), true); err != nil {
-		return "", fmt.Errorf("the folder of the socket: %w; make it for this user, or give another path by socket", err)
+	return tryPath(c.Socket, "socket")
+}
+
+// checkLMCache looks at an address of LMCache's protocol.
+func checkLMCache(ctx context.Context, text string) (string, error) {
+	a, err := parseLMCache(text)
+	if err != nil {
+		return "", err
 	}
-	lock, err := tryLockSocket(c.Socket, 0)
+	if a.network == "unix" {
+		return tryPath(a.address, "lmcache")
+	}
+	l, err := a.listen(ctx)
+	if err != nil {
+		return "", err
+	}
+	return text + " is free", l.Close()
+}
+
+// tryPath looks at the folder of a socket, at its lock, and for somebody who listens. It makes no socket: clients
+// might connect. key is the setting.
+func tryPath(path, key string) (string, error) {
+	if err := tryFolder(filepath.Dir(path), true); err != nil {
+		return "", fmt.Errorf("the folder of the socket: %w; make it for this user, or give another path by %s", err, key)
+	}
+	lock, err := tryLockSocket(path, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -133,11 +165,11 @@ func (c Config) checkSocket() (string, error) {
 			return "", err
 		}
 	}
-	stale, err := isStale(c.Socket)
+	stale, err := isStale(path)
 	if stale {
-		return c.Socket + " was left by a daemon that is dead, and is replaced", err
+		return path + " was left by a daemon that is dead, and is replaced", err
 	}
-	return c.Socket + " is free", err
+	return path + " is free", err
 }
 
 // tryFolder makes and locks a file in a folder, and removes it again. create makes the folder first, as far

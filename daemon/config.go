@@ -40,8 +40,10 @@ type Config struct {
 	LMCacheEngine    string   `name:"lmcache-engine" placeholder:"WORD" help:"A word for what engines do not register, such as the release of vLLM: KV is shared only under the same word."`
 	LMCacheBodies    bool     `name:"lmcache-bodies" default:"false" help:"Send KV within messages even to engines that could map the segment; LMCache 0.5.7 only."`
 
-	HTTP    string `name:"http" default:"127.0.0.1:9401" placeholder:"HOST:PORT" help:"Address for /healthz, /readyz and /metrics, or off."`
-	HTTPAny bool   `name:"http-any" default:"false" help:"Allow an address for HTTP that other machines reach. There is no password."`
+	HTTP        string   `name:"http" default:"127.0.0.1:9401" placeholder:"HOST:PORT" help:"Address for /healthz, /readyz and /metrics, and with lmcache for paths of lmcache server, or off."`
+	HTTPAny     bool     `name:"http-any" default:"false" help:"Allow an address for HTTP that other machines reach. Nothing is encrypted."`
+	HTTPKeyFile []string `name:"http-key-file" placeholder:"FILE" help:"Files with a key each, of which HTTP asks for one, but for /, /healthcheck, /healthz and /readyz."`
+	httpKey     secret   // one more, of LMCACHE_API_KEY
 
 	Grace time.Duration `name:"grace" default:"30s" placeholder:"TIME" reload:"yes" help:"How long clients have after a restart to come back before what they pinned may go. A reload is for the next start."`
 	Drain time.Duration `name:"drain" default:"30s" placeholder:"TIME" reload:"yes" help:"How long the end waits for what is still to be written to lower levels."`

@@ -48,6 +48,9 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestSettingsAreComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for f := range reflect.TypeFor[Config]().Fields() {
+		if !f.IsExported() {
+			continue
+		}
 		name := f.Tag.Get("name")
 		require.Regexp(t, `^[a-z]+(-[a-z]+)*$`, name, f.Name)
 		require.False(t, seen[name], name)
@@ -214,6 +217,9 @@ func TestPrintedConfigurationIsAFile(t *testing.T) {
 		var c Config
 		v := reflect.ValueOf(&c).Elem()
 		for i := range v.NumField() {
+			if !v.Type().Field(i).IsExported() {
+				continue
+			}
 			switch f := v.Field(i).Addr().Interface().(type) {
 			case *string:
 				*f = text.Draw(t, "text")

@@ -16,6 +16,9 @@ func TestOperationsHaveAllSettingsAndMetrics(t *testing.T) {
 	require.NoError(t, err)
 	text := string(b)
 	for f := range reflect.TypeFor[Config]().Fields() {
+		if !f.IsExported() {
+			continue
+		}
 		row := "| `" + f.Tag.Get("name") + "`"
 		if f.Tag.Get("reload") == "yes" {
 			row += " ↻"

@@ -23,6 +23,8 @@ const (
 	baseFiles = 40
 	leastHTTP = 8
 
+	lmcacheFiles = 3 // of an address of LMCache's protocol: its listener, its lock, and the file of engines while it is written
+
 	mostRedis    = 16 // as package redis has it
 	redisServers = 3  // of a cluster or behind Sentinels, that are asked at a time
 )
@@ -35,7 +37,7 @@ func (c Config) files() files { return c.divide(openFiles()) }
 
 // divide divides so many descriptors.
 func (c Config) divide(all int) files {
-	f := files{all: all, base: baseFiles, http: maxHTTP, disk: mostDisk(), redis: mostRedis}
+	f := files{all: all, base: baseFiles + lmcacheFiles*len(c.LMCache), http: maxHTTP, disk: mostDisk(), redis: mostRedis}
 	if all > 0 {
 		f.http = min(f.http, max(leastHTTP, all/16))
 		f.disk = min(f.disk, max(4, all/16))

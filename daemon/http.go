@@ -38,8 +38,12 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 		return w, err
 	}
 	w.addr = l.Addr().String()
+	keys, err := r.config.httpKeys()
+	if err != nil {
+		return w, errors.Join(fmt.Errorf("http-key-file: %w", err), l.Close())
+	}
 	w.server = &http.Server{
-		Handler:           r.handler(),
+		Handler:           r.handler(keys),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -84,9 +88,9 @@ func (w *web) close() error {
 	return w.err
 }
 
-// handler answers three paths. An answer is whole before its first byte is sent, so that a client that takes
+// handler answers a few paths, all but probes only to those who have one of the keys, if there are any. An answer is whole before its first byte is sent, so that a client that takes
 // it slowly has nothing but its connection, and one that goes away is no error in the log.
-func (r *runner) handler() http.Handler {
+func (r *runner) handler(keys []secret) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, "alive", r.healthy())
@@ -112,13 +116,17 @@ func (r *runner) handler() http.Handler {
 		case <-q.Context().Done():
 		}
 	})
+	if len(r.config.LMCache) > 0 {
+		r.handleLMCache(mux)
+	}
+	guarded := withKeys(keys, mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if c, ok := q.Context().Value(connKey{}).(*boundedConn); ok {
 			c.begin()
 			defer c.end()
 		}
 		whole := answer{header: w.Header(), status: http.StatusOK}
-		mux.ServeHTTP(&whole, q)
+		guarded.ServeHTTP(&whole, q)
 		w.WriteHeader(whole.status)
 		_, _ = w.Write(whole.body.Bytes()) // a client that went away
 	})

@@ -55,7 +55,7 @@ func testRunner(t testing.TB) *runner {
 // get asks the handler of a runner.
 func get(r *runner, method, path string) (int, string) {
 	w := httptest.NewRecorder()
-	r.handler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	r.handler(nil).ServeHTTP(w, httptest.NewRequest(method, path, nil))
 	return w.Code, w.Body.String()
 }
 
@@ -175,7 +175,7 @@ ringcache_leases_waiting 5
 # HELP ringcache_leased_bytes Bytes that leases have pinned or reserved, each lease for itself.
 # TYPE ringcache_leased_bytes gauge
 ringcache_leased_bytes 6
-# HELP ringcache_message_bytes Bytes that large requests, large replies and lookups of stat take: at most 48 MiB.
+# HELP ringcache_message_bytes Bytes that large requests, large replies and lookups of stat take: at most 48 MiB, and 2 GiB more for LMCache's messages.
 # TYPE ringcache_message_bytes gauge
 ringcache_message_bytes 13
 # HELP ringcache_connections_accepted_total Connections that were accepted.

@@ -51,8 +51,19 @@ type lmcacheCarrier interface {
 	Shutdown(ctx context.Context)
 }
 
+// listen listens at an address that is no path.
+func (a lmcacheAddress) listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, a.network, a.address)
+	if err != nil {
+		return nil, fmt.Errorf("lmcache: %w; give another address", err)
+	}
+	return l, nil
+}
+
 // lmcacheService serves LMCache's clients. A nil one serves nobody.
 type lmcacheService struct {
+	server    *lmcache.Server
 	grpc, zmq lmcacheCarrier
 	sockets   []*socket
 	listeners []lmcacheListener
@@ -63,6 +74,11 @@ type lmcacheListener struct {
 	carrier lmcacheCarrier
 }
 
+// lmcacheFile is where the protocol keeps what outlives the daemon.
+func (c Config) lmcacheFile() string {
+	return filepath.Join(cmp.Or(c.ShmDir, shmfile.DefaultDir), c.Name+shmfile.EnginesSuffix)
+}
+
 // openLMCache opens what the configuration says.
 func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error) {
 	if len(r.config.LMCache) == 0 {
@@ -71,14 +87,14 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 	segment := r.levels.memory.Segment()
 	dir := cmp.Or(r.config.ShmDir, shmfile.DefaultDir)
 	server, err := lmcache.NewServer(lmcache.Options{
-		Registry: r.registry, Segment: segment, Dir: dir, ChunkSize: r.config.LMCacheChunkSize,
+		Registry: r.registry, Rooms: r.rooms, Store: r.levels.store, Memory: r.levels.memory, Segment: segment, Dir: dir, ChunkSize: r.config.LMCacheChunkSize,
 		Engine: r.config.LMCacheEngine, Bodies: r.config.LMCacheBodies,
-		State: filepath.Join(dir, segment.Name+shmfile.EnginesSuffix), Logger: r.log,
+		State: r.config.lmcacheFile(), Logger: r.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s := &lmcacheService{grpc: lmcache.NewGRPC(server), zmq: lmcache.NewZMQ(server)}
+	s := &lmcacheService{server: server, grpc: lmcache.NewGRPC(server), zmq: lmcache.NewZMQ(server)}
 	r.server.layouts = server.Layouts
 	defer func() {
 		if err != nil {
@@ -105,10 +121,9 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 			}
 			continue
 		}
-		var lc net.ListenConfig
-		l, err := lc.Listen(ctx, a.network, a.address)
+		l, err := a.listen(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("lmcache: %w", err)
+			return nil, err
 		}
 		s.listeners = append(s.listeners, lmcacheListener{l, carrier})
 	}
@@ -127,6 +142,20 @@ func (s *lmcacheService) serve(tasks *sync.WaitGroup, failed chan<- error) {
 			}
 		})
 	}
+}
+
+// check reports that clients can't find a socket any more. A listener that fails ends the daemon, as ours do.
+func (s *lmcacheService) check() error {
+	if s == nil {
+		return nil
+	}
+	var errs []error
+	for _, socket := range s.sockets {
+		if err := socket.check(); err != nil {
+			errs = append(errs, fmt.Errorf("lmcache: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // shutdown lets calls that are under way end, until ctx ends.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,7 +78,7 @@ var (
 	mLeases      = gauge("leases", "Open leases.")
 	mWaiting     = gauge("leases_waiting", "Leases from before the start whose client has not come back.")
 	mHeld        = gauge("leased_bytes", "Bytes that leases have pinned or reserved, each lease for itself.")
-	mMessages    = gauge("message_bytes", "Bytes that large requests, large replies and lookups of stat take: at most 48 MiB.")
+	mMessages    = gauge("message_bytes", "Bytes that large requests, large replies and lookups of stat take: at most 48 MiB, and 2 GiB more for LMCache's messages.")
 	mAccepted    = counter("connections_accepted_total", "Connections that were accepted.")
 	mRecovered   = counter("leases_recovered_total", "Leases that were taken over at the start.")
 	mEnded       = counter("leases_expired_total", "Leases that ended without their client's word: by time, or with its process.", "cause")
@@ -88,7 +89,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range allMetrics {
+	for _, m := range slices.Concat(allMetrics, lmcacheMetrics) {
 		to <- m.desc
 	}
 }
@@ -114,6 +115,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	collectStore(c.r.levels, send)
 	collectServer(c.r.server.Counters(), send, to)
+	if c.r.lmcache != nil {
+		collectLMCache(c.r.lmcache.server.Counts(), c.r.registry.Counts().Use, c.r.levels.store, send)
+	}
 }
 
 func collectStore(l *levels, send func(m metric, v float64, labels ...string)) {

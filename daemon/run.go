@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -197,6 +198,9 @@ func (r *runner) serve(ctx context.Context) error {
 	where := []any{"version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size)}
 	for _, x := range r.config.lower() {
 		where = append(where, x.key, x.place)
+	}
+	if len(r.config.LMCache) > 0 {
+		where = append(where, "lmcache", strings.Join(r.config.LMCache, ","))
 	}
 	r.log.Info("serving", append(where, "http", r.config.HTTP, "pid", os.Getpid())...)
 	if r.config.Prefault {

@@ -22,6 +22,9 @@ type setting struct {
 var settings = func() []setting {
 	var all []setting
 	for f := range reflect.TypeFor[Config]().Fields() {
+		if !f.IsExported() {
+			continue
+		}
 		all = append(all, setting{
 			key: f.Tag.Get("name"), index: f.Index[0], bytes: f.Tag.Get("is") == "bytes", preset: f.Tag.Get("default"), reloads: f.Tag.Get("reload") == "yes",
 		})

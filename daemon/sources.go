@@ -49,7 +49,7 @@ type problem struct {
 func (s Sources) Load() (Config, error) {
 	layers := map[string]given{}
 	for _, x := range settings {
-		layers[x.key] = given{x.split(x.preset), "default"}
+		layers[x.key] = given{x.split(x.preset), byDefault}
 	}
 	environ, problems := fromEnviron(s.Environ)
 	file := s.File
@@ -75,6 +75,9 @@ func (s Sources) Load() (Config, error) {
 		}
 	}
 	var c Config
+	if len(layers["lmcache"].texts) > 0 && layers["lmcache"].texts[0] != "" {
+		c.httpKey = fromLMCache(s.Environ, layers)
+	}
 	spoiled := map[string]bool{}
 	for _, x := range settings {
 		v := layers[x.key]
@@ -93,6 +96,43 @@ func (s Sources) Load() (Config, error) {
 	}
 	return c, nil
 }
+
+// fromLMCache takes over what the environment has for LMCache's own server, where it means the same as one of our
+// settings, which is not given. The key of HTTP, if it is in the environment itself, is no setting: those are printed.
+func fromLMCache(environ []string, layers map[string]given) (key secret) {
+	values := map[string]string{}
+	for _, e := range environ {
+		if name, text, _ := strings.Cut(e, "="); strings.HasPrefix(name, "LMCACHE_") && text != "" {
+			values[name] = text
+		}
+	}
+	first := func(names ...string) (string, string) {
+		for _, name := range names {
+			if values[name] != "" {
+				return values[name], "variable " + name
+			}
+		}
+		return "", ""
+	}
+	if level, origin := first("LMCACHE_LOG_LEVEL"); level != "" && layers["log-level"].origin == byDefault {
+		level = strings.ToLower(level)
+		if ours, ok := map[string]string{"warning": "warn", "critical": "error"}[level]; ok {
+			level = ours
+		}
+		layers["log-level"] = given{[]string{level}, origin}
+	}
+	if layers["http-key-file"].origin != byDefault {
+		return secret{}
+	}
+	if file, origin := first("LMCACHE_API_KEY_FILE", "LMCACHE_HTTP_API_KEY_FILE"); file != "" {
+		layers["http-key-file"] = given{[]string{file}, origin}
+	}
+	text, _ := first("LMCACHE_API_KEY", "LMCACHE_HTTP_API_KEY")
+	return secretOf(text)
+}
+
+// byDefault is the origin of a setting that is not given.
+const byDefault = "default"
 
 // fileVariable names the file. It is no setting.
 const fileVariable = "RINGCACHE_CONFIG"

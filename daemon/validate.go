@@ -51,10 +51,16 @@ func (c Config) problems() []problem {
 		x.problems(&all)
 		oneOf(x.key+"-write", x.write, "back", "around")
 	}
+	taken := map[string]bool{c.Socket: true}
 	for _, u := range c.LMCache {
-		if _, err := parseLMCache(u); err != nil {
+		a, err := parseLMCache(u)
+		switch {
+		case err != nil:
 			wrong("lmcache", "%v", err)
+		case taken[a.address]:
+			wrong("lmcache", "%q is given twice, or is the socket", u)
 		}
+		taken[a.address] = true
 	}
 	if len(c.LMCacheEngine) > maxLMCacheEngine || !utf8.ValidString(c.LMCacheEngine) {
 		wrong("lmcache-engine", "it has %d bytes, and %d of UTF-8 are the most", len(c.LMCacheEngine), maxLMCacheEngine)
@@ -73,6 +79,14 @@ func (c Config) problems() []problem {
 		case host != "" && host != "localhost" && net.ParseIP(host) == nil:
 			wrong("http", "the host %q is no IP address: write the address", host)
 		}
+	}
+	switch keys, err := c.httpKeys(); {
+	case err != nil:
+		wrong("http-key-file", "%v", err)
+	case len(keys) > maxKeys:
+		wrong("http-key-file", "%d keys are given, and %d are the most", len(keys), maxKeys)
+	case len(keys) == 0 && len(c.LMCache) > 0 && c.HTTP != httpOff && !loopback(c.HTTP):
+		wrong("http-key-file", "other machines could clear the cache by HTTP: give a file with a key, or listen at 127.0.0.1 only")
 	}
 	for key, d := range map[string]time.Duration{"grace": c.Grace, "drain": c.Drain, "max-lease": c.MaxLease, "default-lease": c.DefaultLease} {
 		if d < 0 || d == 0 && key != "drain" || d > longestTime {

@@ -4,6 +4,7 @@ import (
 	"runtime"
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
+	"github.com/ringcache/ringcache/daemon/internal/lmcache"
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
@@ -44,6 +45,7 @@ func newRooms() *fair.Rooms {
 	return &fair.Rooms{
 		Turns: fair.NewTurns(turnsAtOnce()), Lookers: fair.NewTurns(lookers),
 		Requests: fair.NewBudget(roomOfRequests), Replies: fair.NewBudget(roomOfReplies), Looks: fair.NewBudget(roomOfLooks),
+		Bodies: fair.NewBudget(lmcache.RoomOfBodies), // only LMCache's protocol has such messages
 	}
 }
 

@@ -53,6 +53,9 @@ type serveFlags struct {
 func settings() kong.Plugins {
 	var flags []reflect.StructField
 	for f := range reflect.TypeFor[daemon.Config]().Fields() {
+		if !f.IsExported() {
+			continue
+		}
 		kind, help := reflect.TypeFor[*string](), f.Tag.Get("help")
 		switch f.Type.Kind() {
 		case reflect.Bool:

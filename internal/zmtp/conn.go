@@ -23,6 +23,7 @@ type Conn struct {
 	in      *bufio.Reader
 	sizes   sizes
 	most    int // frames of a message, 0 is any
+	large   func(bytes int) error
 	head    [longHeader]byte
 	frames  [][]byte // of the last Receive
 	room    []byte   // for their bodies
@@ -40,6 +41,9 @@ type Options struct {
 	MaxMessage int64
 	// MaxFrames bounds the frames of one message; 0 is as many as MaxMessage allows.
 	MaxFrames int
+	// Large, if not nil, is called before a frame of more than 64 KiB is read, and may wait. Its error is that of
+	// Receive.
+	Large func(bytes int) error
 	// SendTimeout is how long the peer may take to take 64 KiB in.
 	SendTimeout time.Duration
 }
@@ -48,7 +52,7 @@ type Options struct {
 func New(raw net.Conn, o Options) *Conn {
 	buf := int(min(64<<10, max(4<<10, o.MaxMessage/16)))
 	return &Conn{
-		Conn: raw, sizes: sizes{limit: o.MaxMessage}, most: o.MaxFrames,
+		Conn: raw, sizes: sizes{limit: o.MaxMessage}, most: o.MaxFrames, large: o.Large,
 		in: bufio.NewReaderSize(raw, buf), out: bufio.NewWriterSize(patient{raw, o.SendTimeout}, buf),
 	}
 }
@@ -119,6 +123,11 @@ func (c *Conn) Receive() (frames [][]byte, err error) {
 		var size int
 		if size, more, err = c.header(len(frames) > 0); err != nil {
 			return nil, err
+		}
+		if size > mostRoom && c.large != nil {
+			if err := c.large(size); err != nil {
+				return nil, err
+			}
 		}
 		body := []byte{} // a frame is never nil
 		if size <= len(room) && size > 0 {

@@ -86,7 +86,9 @@ func TestSweepTakesWhatTheDaemonKnowsOfEngines(t *testing.T) {
 		abandoned(t, dir, name, "")
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name+shmfile.EnginesSuffix), []byte(text), 0o600))
 	}
-	_, err := segment.Sweep(segment.SweepOptions{Prefix: "x", Dir: dir, AnyOwner: true, Remove: true})
+	all, err := segment.Sweep(segment.SweepOptions{Prefix: "x", Dir: dir, AnyOwner: true, Remove: true})
+	require.Len(t, all, 3)
+	require.EqualValues(t, len(`{"generation":1}`), all[0].Bytes-all[2].Bytes, "it counts what it removes")
 	require.NoError(t, err)
 	require.Equal(t, []string{"xb.lmcache"}, filesIn(t, dir))
 }

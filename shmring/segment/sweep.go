@@ -35,7 +35,7 @@ type Swept struct {
 	Name    string
 	Owner   string
 	PID     int   // of the last writer
-	Bytes   int64 // of the segment, its sidecar and its leases
+	Bytes   int64 // of the segment, its sidecar, its leases, and what the daemon knows of engines
 	Alive   bool  // the writer is alive
 	Closed  bool  // the last writer was closed, not killed, and left the segment for the next one
 	Removed bool
@@ -122,7 +122,7 @@ func sweep(o SweepOptions, dir, name string) (s Swept, ok bool) {
 		s.Err = err
 		return s, true
 	}
-	s.Bytes += leasesSize(path)
+	s.Bytes += besideSize(path)
 	if s.Alive || !o.Remove {
 		return s, true
 	}
@@ -137,13 +137,14 @@ func sweep(o SweepOptions, dir, name string) (s Swept, ok bool) {
 	return s, true
 }
 
-// leasesSize returns the bytes of the table of leases beside a segment, 0 if there is none.
-func leasesSize(path string) int64 {
-	st, err := os.Lstat(path + leasetable.Suffix)
-	if err != nil {
-		return 0
+// besideSize returns the bytes of the table of leases beside a segment, and of what the daemon knows of engines.
+func besideSize(path string) (n int64) {
+	for _, suffix := range []string{leasetable.Suffix, shmfile.EnginesSuffix} {
+		if st, err := os.Lstat(path + suffix); err == nil && st.Mode().IsRegular() {
+			n += st.Size()
+		}
 	}
-	return st.Size()
+	return n
 }
 
 // sweepDamaged looks at a segment whose sidecar is damaged.
@@ -182,7 +183,7 @@ func sweepDamaged(o SweepOptions, dir, name string, damage error) (s Swept, ok b
 		defer seg.Close()
 		s.Bytes += segSize
 	}
-	s.Bytes += leasesSize(path)
+	s.Bytes += besideSize(path)
 	if !o.Remove {
 		return s, true
 	}

@@ -65,6 +65,16 @@ func (b *Budget) Lately() int64 {
 	return most
 }
 
+// Waiting returns how many calls wait for bytes.
+func (b *Budget) Waiting() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.queue {
+		n += len(s.line)
+	}
+	return n
+}
+
 // TryAcquire takes bytes for a process, if it may have them now.
 func (b *Budget) TryAcquire(s *Share, n int64) bool {
 	b.mu.Lock()

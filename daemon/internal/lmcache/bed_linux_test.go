@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/internal/shmfile"
@@ -100,6 +101,10 @@ func (b *bed) start() {
 		Limits: registry.Limits{Connections: 64, Sessions: 64, Leases: 64, Held: 1 << 20, Longest: time.Hour, Ordinary: time.Minute},
 	})
 	require.NoError(b, err)
+	if b.o.Rooms == nil {
+		b.o.Rooms = &fair.Rooms{Turns: fair.NewTurns(2), Bodies: fair.NewBudget(RoomOfBodies)}
+	}
+	b.o.Store, b.o.Memory = b.store, b.level
 	b.o.Registry, b.o.Segment = b.registry, b.level.Segment()
 	b.server, err = NewServer(b.o)
 	require.NoError(b, err)

@@ -99,6 +99,18 @@ func TestSilentConnection(t *testing.T) {
 	require.Less(t, time.Since(begin), time.Minute, "gRPC waits for two")
 }
 
+// TestServeAfterShutdown is no failure: a daemon may be ended while it starts.
+func TestServeAfterShutdown(t *testing.T) {
+	b := newBed(t, nil)
+	b.engine("engine", since057)
+	b.carrier.Shutdown(t.Context())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, b.carrier.Serve(l))
+	_, err = l.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+}
+
 // TestAnotherChunkSize: it counts from the next start on, and engines register for it.
 func TestAnotherChunkSize(t *testing.T) {
 	b := newBed(t, nil)

@@ -31,6 +31,9 @@ type caller struct {
 	conn    *connection
 	id      string // of the client
 	release release
+	room    *room // of the call's messages; nil if nothing bounds them
+	// subscribes is set if there are events of KV by what carries the call.
+	subscribes bool
 }
 
 // method handles a call: it has a message of its own, and a function. Calls take moments, but for those of a
@@ -66,6 +69,9 @@ var methods = map[string]method{
 	}),
 	"GetExperimental": on(func(s *Server, c caller, _ *mp.GetExperimentalRequest) (proto.Message, error) {
 		s.note(c)
+		if c.subscribes && c.release == since056 && s.events.memory != nil { // clients of 0.5.7 subscribe without asking
+			return &mp.GetExperimentalResponse{Names: []string{eventCapability}}, nil
+		}
 		return &mp.GetExperimentalResponse{}, nil
 	}),
 	"Ping": on(func(s *Server, c caller, q *mp.PingRequest) (proto.Message, error) {
@@ -144,6 +150,12 @@ func (s *Server) answer(name string, m method, c caller, q proto.Message) (p pro
 			s.refused(name, err)
 		}
 	}()
+	if load, ok := q.(*mp.PrepareRetrieveRequest); ok && !c.room.forAnswer(s.answerBytes(load)) {
+		return nothing[name], nil // the call has ended
+	}
+	if !m.waits {
+		defer s.takeTurn(c, q)()
+	}
 	return m.handle(s, c, q)
 }
 

@@ -20,7 +20,7 @@ func (s *Server) identify(raw net.Conn) (*connection, error) {
 		s.refused("connect", err)
 		return nil, err
 	}
-	return &connection{client: client, process: client.Process()}, nil
+	return &connection{client: client, process: client.Process(), close: raw.Close}, nil
 }
 
 // conns are the open connections, also those that have said nothing yet.

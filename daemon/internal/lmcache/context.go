@@ -59,23 +59,31 @@ func appendContext(b []byte, slots []slot, chunks, groups bool) []byte {
 	return b
 }
 
-// skipLoadOption is the option of a request that wants nothing loaded.
-const skipLoadOption = "lmcache.skip_load"
+// Options of a request.
+const (
+	skipLoadOption = "lmcache.skip_load"                   // whether it wants nothing loaded
+	computedOption = "lmcache.hint.engine_computed_tokens" // how many tokens the engine has itself, for counters
+)
 
-// skipsLoad reports whether the options of a request, a msgpack map, say that it wants nothing loaded.
-// Options that can't be read say nothing.
-func skipsLoad(b []byte) bool {
+// parseOptions reads the options of a request, a msgpack map. Options that can't be read say nothing.
+func parseOptions(b []byte) (skipLoad bool, computed int) {
 	n, b, err := msgp.ReadMapHeaderBytes(b)
 	for ; err == nil && n > 0; n-- {
 		var key []byte
 		if key, b, err = msgp.ReadStringZC(b); err != nil {
-			return false
+			break
 		}
-		if string(key) == skipLoadOption {
-			v, _, err := msgp.ReadBoolBytes(b)
-			return err == nil && v
+		switch string(key) {
+		case skipLoadOption:
+			if v, _, bad := msgp.ReadBoolBytes(b); bad == nil {
+				skipLoad = v
+			}
+		case computedOption:
+			if v, _, bad := msgp.ReadInt64Bytes(b); bad == nil {
+				computed = int(max(0, min(v, maxTokens)))
+			}
 		}
 		b, err = msgp.Skip(b)
 	}
-	return false
+	return skipLoad, computed
 }

@@ -56,6 +56,11 @@
 // time has passed. A level that hangs holds up a look-up for half a minute: then what memory has is the
 // answer.
 //
+// # Events
+//
+// A worker may subscribe to which chunks came into memory and which left it. It hands them to its engine, and
+// so to routers. What is kept for that is bounded, and nothing is before the first subscription.
+//
 // # Who finds nothing
 //
 // A load that fails may end its request, so a look-up finds nothing for workers that may be unable to load:

@@ -35,23 +35,38 @@ func NewGRPC(s *Server) *GRPC {
 		// Clients ping as they like: an end of the connection for that would be a failed call.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.MaxConcurrentStreams(maxCalls),
+		// A call may send so much before its message is read, see receive.
+		grpc.StaticStreamWindowSize(smallMessage), grpc.StaticConnWindowSize(1<<20),
 	)
 	for service, names := range services {
 		desc := grpc.ServiceDesc{ServiceName: "lmcache.mp." + service, HandlerType: (*any)(nil)}
 		for _, name := range names {
-			m := grpc.MethodDesc{MethodName: name, Handler: handler(service, name, methods[name])}
-			desc.Methods = append(desc.Methods, m)
+			m := grpc.StreamDesc{StreamName: name, Handler: handler(service, name, methods[name]), ClientStreams: true}
+			desc.Streams = append(desc.Streams, m)
+		}
+		if service == "ObservabilityService" {
+			desc.Streams = append(desc.Streams, eventStream(service))
 		}
 		g.server.RegisterService(&desc, g)
 	}
+	const events = "KVEventService"
+	g.server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "lmcache.mp." + events, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{eventStream(events)},
+	}, g)
 	return g
 }
 
 // Serve answers the clients of a listener until Shutdown, which closes it; then it returns nil.
-func (g *GRPC) Serve(l net.Listener) error { return g.server.Serve(l) }
+func (g *GRPC) Serve(l net.Listener) error {
+	if err := g.server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) { // which it is if Shutdown was faster
+		return err
+	}
+	return nil
+}
 
 // Shutdown lets calls that are under way end, until ctx ends, and closes listeners and connections.
 func (g *GRPC) Shutdown(ctx context.Context) {
+	g.s.events.close()
 	stop := context.AfterFunc(ctx, func() {
 		g.conns.close() // Stop waits for those that have said nothing yet
 		g.server.Stop()
@@ -82,24 +97,27 @@ var releaseOfService = map[string]release{
 	"ManagementService": since057, "KVEventService": since057, "ExtensionService": since057,
 }
 
-// handler makes a gRPC handler of a method.
-func handler(service, name string, m method) grpc.MethodHandler {
-	return func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+// handler makes a gRPC handler of a method. To gRPC it is a stream, of which a handler is called before the
+// message is read.
+func handler(service, name string, m method) grpc.StreamHandler {
+	return func(srv any, stream grpc.ServerStream) error {
 		g := srv.(*GRPC)
-		q := m.request()
-		if err := decode(q); err != nil {
-			return nil, err
-		}
-		c, err := callerOf(ctx)
+		c, err := callerOf(stream.Context())
 		if err != nil {
-			return nil, status.Error(codes.FailedPrecondition, err.Error())
+			return status.Error(codes.FailedPrecondition, err.Error())
 		}
 		c.release = releaseOfService[service]
+		c.room = g.s.roomOf(c)
+		defer c.room.release()
+		q := m.request()
+		if err := receive(c, q); err != nil {
+			return err
+		}
 		p, err := g.s.answer(name, m, c, q)
 		if err != nil {
-			return nil, status.Error(codeOf(err), err.Error())
+			return status.Error(codeOf(err), err.Error())
 		}
-		return p, nil
+		return stream.SendMsg(p)
 	}
 }
 
@@ -127,7 +145,7 @@ func callerOf(ctx context.Context) (caller, error) {
 	if len(ids) != 1 || len(ids[0]) != 16 {
 		return caller{}, fmt.Errorf("lmcache: the call has no metadata %s of 16 bytes, which LMCache 0.5.5 and later send", idHeader)
 	}
-	return caller{ctx: ctx, conn: conn.conn, id: hex.EncodeToString([]byte(ids[0]))}, nil
+	return caller{ctx: ctx, conn: conn.conn, id: hex.EncodeToString([]byte(ids[0])), subscribes: true}, nil
 }
 
 // identifier identifies the process of each connection, in place of a handshake.

@@ -54,6 +54,7 @@ type rangeKey struct {
 	request  string
 	salt     string
 	skipLoad bool // the request wants nothing loaded
+	computed int  // tokens that the engine has itself, by its own account
 	readers  int
 }
 
@@ -98,7 +99,7 @@ func parseKey(k *mp.IpcCacheServerKey, r release) (rangeKey, error) {
 	}
 	out.to = min(out.to, len(out.tokens)/4)
 	out.from = min(out.from, out.to)
-	out.skipLoad = skipsLoad(k.EncodedRequestConfigs)
+	out.skipLoad, out.computed = parseOptions(k.EncodedRequestConfigs)
 	return out, nil
 }
 

@@ -32,6 +32,8 @@ type lookup struct {
 	pending bool // lower levels are being asked
 	answer  int  // chunks, counted from 0, if it is not pending
 	readers uint8
+	memory  int // chunks, counted from 0, that were there at once; -1 if it was not looked yet
+	asked   asked
 }
 
 // key returns the key of an object of a worker.
@@ -143,14 +145,30 @@ const (
 // newLookup looks up what a key is about. The caller has c.mu.
 func (s *Server) newLookup(c *client, key rangeKey) (*lookup, error) {
 	size := s.chunkSize()
-	l := &lookup{from: key.from / size, to: key.to / size, readers: uint8(key.readers), begun: time.Now()}
+	l := &lookup{
+		from: key.from / size, to: key.to / size, readers: uint8(key.readers), begun: time.Now(), memory: -1,
+		asked: asked{size, len(key.tokens) / 4, key.computed},
+	}
 	l.answer = l.from
+	layouts := s.layoutsOf(key, c.conn)
+	reason := noReason
+	switch {
+	case layouts == nil:
+		reason = noWorker
+	case l.to == 0:
+		reason = noChunk
+	case key.skipLoad:
+		reason = noLoad
+	}
 	if key.skipLoad {
 		l.answer = 0
-		return l, nil
 	}
-	layouts := s.layoutsOf(key, c.conn)
-	if layouts == nil || l.from == l.to {
+	if reason != noReason || l.from == l.to {
+		wanted := l.to
+		if reason == noWorker {
+			wanted = l.from
+		}
+		s.counts.lookedUp(l.asked, l.from, wanted, l.from, l.from, reason)
 		return l, nil
 	}
 	for _, g := range layouts[0].Groups {
@@ -227,6 +245,9 @@ func (s *Server) pin(c *client, l *lookup) {
 		s.refused("Lookup", err)
 		longest, n = l.from, l.from
 	}
+	if l.memory < 0 {
+		l.memory = n
+	}
 	late := time.Since(l.begun) > s.patience
 	if l.pending = longest > n && !late; l.pending {
 		return
@@ -252,6 +273,7 @@ func (s *Server) decide(c *client, l *lookup, n int, giveUp bool) {
 		}
 		l.left[w] = slices.Clone(left[:(n-l.from)*groups])
 	}
+	s.counts.lookedUp(l.asked, l.from, l.to, l.memory, n, noReason)
 	objects := int64(len(l.spaces) * groups)
 	use := registry.Use{Hits: int64(n-l.from) * objects, Misses: int64(l.to-n) * objects}
 	c.session.Count(l.spaces[0][0], use, false)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/internal/loglimit"
@@ -21,8 +22,12 @@ import (
 // Options describe a Server.
 type Options struct {
 	Registry *registry.Registry
-	Segment  tier.Segment // of the memory level of the registry's store
-	Dir      string       // of the segment
+	Rooms    *fair.Rooms // that calls have a part of
+	// Store and Memory are those of the registry, for events of KV; without Memory there are none.
+	Store   *tier.Store
+	Memory  tier.MemoryLevel
+	Segment tier.Segment // of the memory level of the registry's store
+	Dir     string       // of the segment
 	// ChunkSize is how many tokens a chunk has, at least: the first engine of 0.5.7 makes it a multiple of
 	// its blocks. 0 is 256.
 	ChunkSize int
@@ -34,7 +39,7 @@ type Options struct {
 	Engine string
 	// Bodies is set if no engine maps the segment: bytes come and go within messages.
 	Bodies bool
-	// Lock is how long a request may wait between its look-up and its load. 0 is 5 minutes.
+	// Lock is in place of LockTime, for tests. 0 is LockTime.
 	Lock   time.Duration
 	Logger *slog.Logger // nil is silent
 }
@@ -49,6 +54,9 @@ type Server struct {
 	maxMessage int
 	segment    string // see segmentOf
 
+	counts counts
+	events events
+
 	odd  loglimit.Limit // calls that are refused
 	save loglimit.Limit // failures to write the file
 
@@ -62,6 +70,9 @@ type Server struct {
 	chains *chains
 	asked  map[int64]bool // unknown workers that were told so by a Ping
 }
+
+// LockTime is how long a request may wait between its look-up and its load, and a store until its end.
+const LockTime = 5 * time.Minute
 
 // maxPending is how long a look-up is pending: a level that hangs is no reason to wait for ever.
 const maxPending = 30 * time.Second
@@ -78,12 +89,13 @@ func NewServer(o Options) (*Server, error) {
 		return nil, fmt.Errorf("lmcache: %w", err)
 	}
 	if o.Lock == 0 {
-		o.Lock = 5 * time.Minute
+		o.Lock = LockTime
 	}
 	s := &Server{
 		o: o, log: o.Logger, served: map[string]*client{}, owners: map[string]map[*client]struct{}{}, asked: map[int64]bool{},
 		patience: maxPending, maxMessage: maxMessage,
 	}
+	s.events.init(o)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -251,6 +263,7 @@ func (c *client) release(names ...string) {
 type connection struct {
 	client  *registry.Client
 	process process.ID
+	close   func() error
 }
 
 // clientOf returns the client of an ID, locked, with a session that the connection uses from now on.

@@ -53,19 +53,12 @@ func loadState(path string, generation uint64) (state, error) {
 		return st, nil
 	}
 	_ = os.Remove(path + shmfile.EnginesNew) // of a server that was killed
-	b, err := os.ReadFile(path)
+	found, err := readState(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, nil
 	}
-	if err == nil && len(b) > maxStateBytes {
-		err = fmt.Errorf("it has %d bytes, and %d are the most", len(b), maxStateBytes)
-	}
-	found := state{Clients: map[string]string{}, Instances: map[string]*instance{}}
-	if err == nil {
-		err = json.Unmarshal(b, &found)
-	}
 	if err != nil {
-		return st, fmt.Errorf("lmcache: what an earlier server kept in %s can't be read, so engines have to register again: %w", path, err)
+		return st, err
 	}
 	for id, i := range found.Instances {
 		if i == nil || found.Generation != generation {
@@ -74,6 +67,36 @@ func loadState(path string, generation uint64) (state, error) {
 	}
 	found.Generation = generation
 	return found, nil
+}
+
+// ErrState reports that what an earlier server kept can't be read. A server starts all the same.
+var ErrState = errors.New("lmcache: what an earlier server kept can't be read, so engines have to register again")
+
+func readState(path string) (state, error) {
+	found := state{Clients: map[string]string{}, Instances: map[string]*instance{}}
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) > maxStateBytes {
+		err = fmt.Errorf("it has %d bytes, and %d are the most", len(b), maxStateBytes)
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &found)
+	}
+	if err != nil {
+		return found, fmt.Errorf("%w: %s: %w", ErrState, path, err)
+	}
+	return found, nil
+}
+
+// CheckState looks at the file of an earlier server, and says what it has. It changes nothing.
+func CheckState(path string) (string, error) {
+	found, err := readState(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return path + " is made", nil
+	case err != nil:
+		return "", err
+	}
+	return fmt.Sprintf("%s has %d workers of engines, which need not register again", path, len(found.Instances)), nil
 }
 
 // marshal returns what is written to the file.

@@ -167,7 +167,7 @@ func (s *Server) reserve(q *call, which func(o object) bool) *store {
 		return st
 	}
 	var beyond []tier.Key
-	full := false
+	full, noRoom := false, int64(0)
 	for i, p := range placed {
 		switch {
 		case p.Err == nil && full:
@@ -179,8 +179,10 @@ func (s *Server) reserve(q *call, which func(o object) bool) *store {
 				q.c.noteCut(q.key.request, wanted[i].chunk)
 			}
 			full = true // what comes after it is worthless without it
+			noRoom++
 		}
 	}
+	s.counts.add(func(n *Counts) { n.NoRoom += noRoom + int64(len(beyond)) })
 	if len(beyond) > 0 {
 		_, _ = q.c.session.Abort(lease, beyond) // it fails if all leases have ended
 	}
@@ -229,6 +231,7 @@ func (s *Server) commitStore(by caller, q *mp.CommitStoreRequest) bool {
 		s.refused("CommitStore", err)
 		return false
 	}
+	s.events.stored(&call, keys)
 	return true
 }
 
@@ -284,6 +287,7 @@ func (s *Server) commitBodies(q *call, m *mp.CommitStoreRequest) bool {
 	if err != nil {
 		return giveUp(err)
 	}
+	s.events.stored(q, keys)
 	q.c.release(lease)
 	return true
 }
@@ -327,6 +331,7 @@ func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.Pr
 	}
 	if err != nil {
 		s.refused("PrepareRetrieve", err)
+		s.counts.notLoaded(placed)
 		call.c.release(lease)
 		return &mp.PrepareRetrieveResponse{}
 	}
@@ -342,6 +347,7 @@ func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.Pr
 			return &mp.PrepareRetrieveResponse{}
 		}
 		out.Data = appendBodies(nil, layout, objects, placed, call.from)
+		s.loaded(&call, objects)
 		return out
 	}
 	slots := make([]slot, len(objects))
@@ -350,7 +356,16 @@ func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.Pr
 		slots[at] = call.slotOf(o, p)
 	}
 	out.EncodedContext = appendContext(nil, slots, len(layout) > 1, len(layout) > 1)
+	s.loaded(&call, objects)
 	return out
+}
+
+// loaded counts what a worker was given.
+func (s *Server) loaded(q *call, objects []object) {
+	s.counts.add(func(n *Counts) {
+		n.Loaded += int64(q.to - q.from)
+		n.Read += int64(len(objects))
+	})
 }
 
 // byGroup returns the places of objects, one group after the other.

@@ -7,24 +7,22 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 )
 
 // TestPanicIsNoError: it ends neither the daemon nor the engine.
 func TestPanicIsNoError(t *testing.T) {
 	b := newBed(t, func(b *bed) { b.o.Logger = nil })
 	b.engine("engine", since057)
-	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: &identified{conn: &connection{}}})
-	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(idHeader, "0123456789abcdef"))
+	c := caller{ctx: t.Context(), conn: &connection{client: &registry.Client{}}, id: "0123456789abcdef"}
 	for service, names := range services {
 		for _, name := range names {
 			m := methods[name]
 			m.handle = func(*Server, caller, proto.Message) (proto.Message, error) { panic("a bug") }
-			p, err := handler(service, name, m)(b.carrier, ctx, func(any) error { return nil }, nil)
+			p, err := b.server.answer(name, m, c, m.request())
 			if service == "EngineDrivenService" && (name[:6] == "Prepar" || name[:6] == "Commit") || name == "QueryPrefetchStatus" || name == "WaitPrefetchStatus" {
 				require.NoError(t, err, name)
 				require.NotNil(t, p, name)

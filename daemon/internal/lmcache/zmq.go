@@ -122,19 +122,23 @@ func (z *ZMQ) serve(raw net.Conn) {
 		return
 	}
 	defer z.conns.remove(raw)
-	c := zmtp.New(raw, zmtp.Options{MaxMessage: maxMessage, MaxFrames: maxFrames, SendTimeout: sendTimeout})
+	ctx, cancel := context.WithCancel(z.ctx)
+	defer cancel()
+	by := caller{ctx: ctx, conn: conn, id: newID()}
+	by.room = z.s.roomOf(by) // of one call at a time: those that wait have small messages
+	defer by.room.release()
+	c := zmtp.New(raw, zmtp.Options{MaxMessage: maxMessage, MaxFrames: maxFrames, Large: by.room.more, SendTimeout: sendTimeout})
 	if _, err := c.Greet(zmq4.Router, handshake); err != nil {
 		z.s.refused("connect", err)
 		return
 	}
-	ctx, cancel := context.WithCancel(z.ctx)
-	defer cancel()
-	p := &zmqPeer{z: z, c: c, waiting: make(chan struct{}, maxCalls), by: caller{ctx: ctx, conn: conn, id: newID()}}
+	p := &zmqPeer{z: z, c: c, waiting: make(chan struct{}, maxCalls), by: by}
 	for err == nil && !z.stops() { // Greet has ended a deadline that Shutdown may have set
 		var frames [][]byte
 		if frames, err = c.Receive(); err == nil {
 			err = p.take(frames)
 		}
+		by.room.release()
 	}
 	if !z.stops() {
 		cancel()

@@ -73,8 +73,16 @@ func (u *Session) clear(which spaces) error {
 	if _, err := u.begin(""); err != nil {
 		return err
 	}
-	s, r := u.s, u.s.registry
-	defer s.request.Unlock()
+	defer u.s.request.Unlock()
+	return u.s.registry.clear(which, "session", u.s.id(), "pid", u.s.client.PID())
+}
+
+// ClearPrefix is that of a Session, for who operates the daemon.
+func (r *Registry) ClearPrefix(prefix string) error {
+	return r.clear(spaces{prefix, true}, "session", "operator")
+}
+
+func (r *Registry) clear(which spaces, who ...any) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -84,7 +92,7 @@ func (u *Session) clear(which spaces) error {
 	if !ok {
 		return fmt.Errorf("%w: many spaces are being cleared already; ask again when they are", ErrLimit)
 	}
-	r.clearing.Info(r.log, "objects are being deleted, as a client wants", "space", which.text, "session", s.id(), "pid", s.client.PID())
+	r.clearing.Info(r.log, "objects are being deleted, as a client wants", append([]any{"space", which.text}, who...)...)
 	if start {
 		r.background.Go(func() {
 			for which, more := r.nextToClear(); more; which, more = r.nextToClear() {

@@ -715,6 +715,243 @@ func (*ReportBlockAllocationResponse) Descriptor() ([]byte, []int) {
 	return file_mp_proto_rawDescGZIP(), []int{14}
 }
 
+// Events of KV, as a stream: ObservabilityService of 0.5.6, KVEventService of 0.5.7.
+type SubscribeKvEventsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	InstanceId    int64                  `protobuf:"varint,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	ModelName     string                 `protobuf:"bytes,2,opt,name=model_name,json=modelName,proto3" json:"model_name,omitempty"`
+	Cursor        int64                  `protobuf:"varint,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	MaxEvents     int64                  `protobuf:"varint,4,opt,name=max_events,json=maxEvents,proto3" json:"max_events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeKvEventsRequest) Reset() {
+	*x = SubscribeKvEventsRequest{}
+	mi := &file_mp_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeKvEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeKvEventsRequest) ProtoMessage() {}
+
+func (x *SubscribeKvEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mp_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeKvEventsRequest.ProtoReflect.Descriptor instead.
+func (*SubscribeKvEventsRequest) Descriptor() ([]byte, []int) {
+	return file_mp_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SubscribeKvEventsRequest) GetInstanceId() int64 {
+	if x != nil {
+		return x.InstanceId
+	}
+	return 0
+}
+
+func (x *SubscribeKvEventsRequest) GetModelName() string {
+	if x != nil {
+		return x.ModelName
+	}
+	return ""
+}
+
+func (x *SubscribeKvEventsRequest) GetCursor() int64 {
+	if x != nil {
+		return x.Cursor
+	}
+	return 0
+}
+
+func (x *SubscribeKvEventsRequest) GetMaxEvents() int64 {
+	if x != nil {
+		return x.MaxEvents
+	}
+	return 0
+}
+
+type KVEventRecord struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Seq             int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Kind            string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Medium          string                 `protobuf:"bytes,3,opt,name=medium,proto3" json:"medium,omitempty"`
+	ModelName       string                 `protobuf:"bytes,4,opt,name=model_name,json=modelName,proto3" json:"model_name,omitempty"`
+	BlockHashes     [][]byte               `protobuf:"bytes,5,rep,name=block_hashes,json=blockHashes,proto3" json:"block_hashes,omitempty"`
+	ParentBlockHash []byte                 `protobuf:"bytes,6,opt,name=parent_block_hash,json=parentBlockHash,proto3,oneof" json:"parent_block_hash,omitempty"`
+	TokenIds        []int64                `protobuf:"varint,7,rep,packed,name=token_ids,json=tokenIds,proto3" json:"token_ids,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *KVEventRecord) Reset() {
+	*x = KVEventRecord{}
+	mi := &file_mp_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVEventRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVEventRecord) ProtoMessage() {}
+
+func (x *KVEventRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_mp_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVEventRecord.ProtoReflect.Descriptor instead.
+func (*KVEventRecord) Descriptor() ([]byte, []int) {
+	return file_mp_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *KVEventRecord) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *KVEventRecord) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *KVEventRecord) GetMedium() string {
+	if x != nil {
+		return x.Medium
+	}
+	return ""
+}
+
+func (x *KVEventRecord) GetModelName() string {
+	if x != nil {
+		return x.ModelName
+	}
+	return ""
+}
+
+func (x *KVEventRecord) GetBlockHashes() [][]byte {
+	if x != nil {
+		return x.BlockHashes
+	}
+	return nil
+}
+
+func (x *KVEventRecord) GetParentBlockHash() []byte {
+	if x != nil {
+		return x.ParentBlockHash
+	}
+	return nil
+}
+
+func (x *KVEventRecord) GetTokenIds() []int64 {
+	if x != nil {
+		return x.TokenIds
+	}
+	return nil
+}
+
+type KVEventBatch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Enabled       bool                   `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	Incarnation   int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	NextCursor    int64                  `protobuf:"varint,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
+	Lost          bool                   `protobuf:"varint,4,opt,name=lost,proto3" json:"lost,omitempty"`
+	Events        []*KVEventRecord       `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVEventBatch) Reset() {
+	*x = KVEventBatch{}
+	mi := &file_mp_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVEventBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVEventBatch) ProtoMessage() {}
+
+func (x *KVEventBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_mp_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVEventBatch.ProtoReflect.Descriptor instead.
+func (*KVEventBatch) Descriptor() ([]byte, []int) {
+	return file_mp_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *KVEventBatch) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *KVEventBatch) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *KVEventBatch) GetNextCursor() int64 {
+	if x != nil {
+		return x.NextCursor
+	}
+	return 0
+}
+
+func (x *KVEventBatch) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+func (x *KVEventBatch) GetEvents() []*KVEventRecord {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
 // LookupService.
 type LookupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -726,7 +963,7 @@ type LookupRequest struct {
 
 func (x *LookupRequest) Reset() {
 	*x = LookupRequest{}
-	mi := &file_mp_proto_msgTypes[15]
+	mi := &file_mp_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +975,7 @@ func (x *LookupRequest) String() string {
 func (*LookupRequest) ProtoMessage() {}
 
 func (x *LookupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[15]
+	mi := &file_mp_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +988,7 @@ func (x *LookupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupRequest.ProtoReflect.Descriptor instead.
 func (*LookupRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{15}
+	return file_mp_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LookupRequest) GetKey() *IpcCacheServerKey {
@@ -776,7 +1013,7 @@ type LookupResponse struct {
 
 func (x *LookupResponse) Reset() {
 	*x = LookupResponse{}
-	mi := &file_mp_proto_msgTypes[16]
+	mi := &file_mp_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +1025,7 @@ func (x *LookupResponse) String() string {
 func (*LookupResponse) ProtoMessage() {}
 
 func (x *LookupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[16]
+	mi := &file_mp_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +1038,7 @@ func (x *LookupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupResponse.ProtoReflect.Descriptor instead.
 func (*LookupResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{16}
+	return file_mp_proto_rawDescGZIP(), []int{19}
 }
 
 type QueryPrefetchStatusRequest struct {
@@ -813,7 +1050,7 @@ type QueryPrefetchStatusRequest struct {
 
 func (x *QueryPrefetchStatusRequest) Reset() {
 	*x = QueryPrefetchStatusRequest{}
-	mi := &file_mp_proto_msgTypes[17]
+	mi := &file_mp_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +1062,7 @@ func (x *QueryPrefetchStatusRequest) String() string {
 func (*QueryPrefetchStatusRequest) ProtoMessage() {}
 
 func (x *QueryPrefetchStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[17]
+	mi := &file_mp_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +1075,7 @@ func (x *QueryPrefetchStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryPrefetchStatusRequest.ProtoReflect.Descriptor instead.
 func (*QueryPrefetchStatusRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{17}
+	return file_mp_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QueryPrefetchStatusRequest) GetRequestId() string {
@@ -858,7 +1095,7 @@ type QueryPrefetchStatusResponse struct {
 
 func (x *QueryPrefetchStatusResponse) Reset() {
 	*x = QueryPrefetchStatusResponse{}
-	mi := &file_mp_proto_msgTypes[18]
+	mi := &file_mp_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1107,7 @@ func (x *QueryPrefetchStatusResponse) String() string {
 func (*QueryPrefetchStatusResponse) ProtoMessage() {}
 
 func (x *QueryPrefetchStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[18]
+	mi := &file_mp_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1120,7 @@ func (x *QueryPrefetchStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryPrefetchStatusResponse.ProtoReflect.Descriptor instead.
 func (*QueryPrefetchStatusResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{18}
+	return file_mp_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *QueryPrefetchStatusResponse) GetChunkCount() int64 {
@@ -903,7 +1140,7 @@ type WaitPrefetchStatusRequest struct {
 
 func (x *WaitPrefetchStatusRequest) Reset() {
 	*x = WaitPrefetchStatusRequest{}
-	mi := &file_mp_proto_msgTypes[19]
+	mi := &file_mp_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1152,7 @@ func (x *WaitPrefetchStatusRequest) String() string {
 func (*WaitPrefetchStatusRequest) ProtoMessage() {}
 
 func (x *WaitPrefetchStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[19]
+	mi := &file_mp_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1165,7 @@ func (x *WaitPrefetchStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitPrefetchStatusRequest.ProtoReflect.Descriptor instead.
 func (*WaitPrefetchStatusRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{19}
+	return file_mp_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WaitPrefetchStatusRequest) GetRequestId() string {
@@ -954,7 +1191,7 @@ type WaitPrefetchStatusResponse struct {
 
 func (x *WaitPrefetchStatusResponse) Reset() {
 	*x = WaitPrefetchStatusResponse{}
-	mi := &file_mp_proto_msgTypes[20]
+	mi := &file_mp_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -966,7 +1203,7 @@ func (x *WaitPrefetchStatusResponse) String() string {
 func (*WaitPrefetchStatusResponse) ProtoMessage() {}
 
 func (x *WaitPrefetchStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[20]
+	mi := &file_mp_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -979,7 +1216,7 @@ func (x *WaitPrefetchStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitPrefetchStatusResponse.ProtoReflect.Descriptor instead.
 func (*WaitPrefetchStatusResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{20}
+	return file_mp_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WaitPrefetchStatusResponse) GetChunkCount() int64 {
@@ -999,7 +1236,7 @@ type TokenRange struct {
 
 func (x *TokenRange) Reset() {
 	*x = TokenRange{}
-	mi := &file_mp_proto_msgTypes[21]
+	mi := &file_mp_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1248,7 @@ func (x *TokenRange) String() string {
 func (*TokenRange) ProtoMessage() {}
 
 func (x *TokenRange) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[21]
+	mi := &file_mp_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1261,7 @@ func (x *TokenRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRange.ProtoReflect.Descriptor instead.
 func (*TokenRange) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{21}
+	return file_mp_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TokenRange) GetStart() int64 {
@@ -1052,7 +1289,7 @@ type FreeLookupLocksRequest struct {
 
 func (x *FreeLookupLocksRequest) Reset() {
 	*x = FreeLookupLocksRequest{}
-	mi := &file_mp_proto_msgTypes[22]
+	mi := &file_mp_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1301,7 @@ func (x *FreeLookupLocksRequest) String() string {
 func (*FreeLookupLocksRequest) ProtoMessage() {}
 
 func (x *FreeLookupLocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[22]
+	mi := &file_mp_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1314,7 @@ func (x *FreeLookupLocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeLookupLocksRequest.ProtoReflect.Descriptor instead.
 func (*FreeLookupLocksRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{22}
+	return file_mp_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FreeLookupLocksRequest) GetKey() *IpcCacheServerKey {
@@ -1109,7 +1346,7 @@ type FreeLookupLocksResponse struct {
 
 func (x *FreeLookupLocksResponse) Reset() {
 	*x = FreeLookupLocksResponse{}
-	mi := &file_mp_proto_msgTypes[23]
+	mi := &file_mp_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1358,7 @@ func (x *FreeLookupLocksResponse) String() string {
 func (*FreeLookupLocksResponse) ProtoMessage() {}
 
 func (x *FreeLookupLocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[23]
+	mi := &file_mp_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1371,7 @@ func (x *FreeLookupLocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreeLookupLocksResponse.ProtoReflect.Descriptor instead.
 func (*FreeLookupLocksResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{23}
+	return file_mp_proto_rawDescGZIP(), []int{26}
 }
 
 type EndSessionRequest struct {
@@ -1146,7 +1383,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_mp_proto_msgTypes[24]
+	mi := &file_mp_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1395,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[24]
+	mi := &file_mp_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1408,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{24}
+	return file_mp_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *EndSessionRequest) GetRequestId() string {
@@ -1189,7 +1426,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_mp_proto_msgTypes[25]
+	mi := &file_mp_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1438,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[25]
+	mi := &file_mp_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1451,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{25}
+	return file_mp_proto_rawDescGZIP(), []int{28}
 }
 
 // EngineDrivenService.
@@ -1234,7 +1471,7 @@ type GroupLayout struct {
 
 func (x *GroupLayout) Reset() {
 	*x = GroupLayout{}
-	mi := &file_mp_proto_msgTypes[26]
+	mi := &file_mp_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1483,7 @@ func (x *GroupLayout) String() string {
 func (*GroupLayout) ProtoMessage() {}
 
 func (x *GroupLayout) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[26]
+	mi := &file_mp_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1496,7 @@ func (x *GroupLayout) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupLayout.ProtoReflect.Descriptor instead.
 func (*GroupLayout) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{26}
+	return file_mp_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GroupLayout) GetNumLayers() int64 {
@@ -1336,7 +1573,7 @@ type RegisterKvCacheEngineDrivenContextRequest struct {
 
 func (x *RegisterKvCacheEngineDrivenContextRequest) Reset() {
 	*x = RegisterKvCacheEngineDrivenContextRequest{}
-	mi := &file_mp_proto_msgTypes[27]
+	mi := &file_mp_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1348,7 +1585,7 @@ func (x *RegisterKvCacheEngineDrivenContextRequest) String() string {
 func (*RegisterKvCacheEngineDrivenContextRequest) ProtoMessage() {}
 
 func (x *RegisterKvCacheEngineDrivenContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[27]
+	mi := &file_mp_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1361,7 +1598,7 @@ func (x *RegisterKvCacheEngineDrivenContextRequest) ProtoReflect() protoreflect.
 
 // Deprecated: Use RegisterKvCacheEngineDrivenContextRequest.ProtoReflect.Descriptor instead.
 func (*RegisterKvCacheEngineDrivenContextRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{27}
+	return file_mp_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RegisterKvCacheEngineDrivenContextRequest) GetInstanceId() int64 {
@@ -1445,7 +1682,7 @@ type RegisterKvCacheEngineDrivenContextResponse struct {
 
 func (x *RegisterKvCacheEngineDrivenContextResponse) Reset() {
 	*x = RegisterKvCacheEngineDrivenContextResponse{}
-	mi := &file_mp_proto_msgTypes[28]
+	mi := &file_mp_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1694,7 @@ func (x *RegisterKvCacheEngineDrivenContextResponse) String() string {
 func (*RegisterKvCacheEngineDrivenContextResponse) ProtoMessage() {}
 
 func (x *RegisterKvCacheEngineDrivenContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[28]
+	mi := &file_mp_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1707,7 @@ func (x *RegisterKvCacheEngineDrivenContextResponse) ProtoReflect() protoreflect
 
 // Deprecated: Use RegisterKvCacheEngineDrivenContextResponse.ProtoReflect.Descriptor instead.
 func (*RegisterKvCacheEngineDrivenContextResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{28}
+	return file_mp_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RegisterKvCacheEngineDrivenContextResponse) GetShmName() string {
@@ -1503,7 +1740,7 @@ type UnregisterKvCacheEngineDrivenContextRequest struct {
 
 func (x *UnregisterKvCacheEngineDrivenContextRequest) Reset() {
 	*x = UnregisterKvCacheEngineDrivenContextRequest{}
-	mi := &file_mp_proto_msgTypes[29]
+	mi := &file_mp_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1752,7 @@ func (x *UnregisterKvCacheEngineDrivenContextRequest) String() string {
 func (*UnregisterKvCacheEngineDrivenContextRequest) ProtoMessage() {}
 
 func (x *UnregisterKvCacheEngineDrivenContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[29]
+	mi := &file_mp_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1765,7 @@ func (x *UnregisterKvCacheEngineDrivenContextRequest) ProtoReflect() protoreflec
 
 // Deprecated: Use UnregisterKvCacheEngineDrivenContextRequest.ProtoReflect.Descriptor instead.
 func (*UnregisterKvCacheEngineDrivenContextRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{29}
+	return file_mp_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UnregisterKvCacheEngineDrivenContextRequest) GetInstanceId() int64 {
@@ -1546,7 +1783,7 @@ type UnregisterKvCacheEngineDrivenContextResponse struct {
 
 func (x *UnregisterKvCacheEngineDrivenContextResponse) Reset() {
 	*x = UnregisterKvCacheEngineDrivenContextResponse{}
-	mi := &file_mp_proto_msgTypes[30]
+	mi := &file_mp_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1795,7 @@ func (x *UnregisterKvCacheEngineDrivenContextResponse) String() string {
 func (*UnregisterKvCacheEngineDrivenContextResponse) ProtoMessage() {}
 
 func (x *UnregisterKvCacheEngineDrivenContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[30]
+	mi := &file_mp_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1808,7 @@ func (x *UnregisterKvCacheEngineDrivenContextResponse) ProtoReflect() protorefle
 
 // Deprecated: Use UnregisterKvCacheEngineDrivenContextResponse.ProtoReflect.Descriptor instead.
 func (*UnregisterKvCacheEngineDrivenContextResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{30}
+	return file_mp_proto_rawDescGZIP(), []int{33}
 }
 
 type ChunkIndexList struct {
@@ -1583,7 +1820,7 @@ type ChunkIndexList struct {
 
 func (x *ChunkIndexList) Reset() {
 	*x = ChunkIndexList{}
-	mi := &file_mp_proto_msgTypes[31]
+	mi := &file_mp_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1832,7 @@ func (x *ChunkIndexList) String() string {
 func (*ChunkIndexList) ProtoMessage() {}
 
 func (x *ChunkIndexList) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[31]
+	mi := &file_mp_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1845,7 @@ func (x *ChunkIndexList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChunkIndexList.ProtoReflect.Descriptor instead.
 func (*ChunkIndexList) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{31}
+	return file_mp_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ChunkIndexList) GetIndices() []int64 {
@@ -1629,7 +1866,7 @@ type PrepareStoreRequest struct {
 
 func (x *PrepareStoreRequest) Reset() {
 	*x = PrepareStoreRequest{}
-	mi := &file_mp_proto_msgTypes[32]
+	mi := &file_mp_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1878,7 @@ func (x *PrepareStoreRequest) String() string {
 func (*PrepareStoreRequest) ProtoMessage() {}
 
 func (x *PrepareStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[32]
+	mi := &file_mp_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1891,7 @@ func (x *PrepareStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareStoreRequest.ProtoReflect.Descriptor instead.
 func (*PrepareStoreRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{32}
+	return file_mp_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PrepareStoreRequest) GetKey() *IpcCacheServerKey {
@@ -1687,7 +1924,7 @@ type PrepareStoreResponse struct {
 
 func (x *PrepareStoreResponse) Reset() {
 	*x = PrepareStoreResponse{}
-	mi := &file_mp_proto_msgTypes[33]
+	mi := &file_mp_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1936,7 @@ func (x *PrepareStoreResponse) String() string {
 func (*PrepareStoreResponse) ProtoMessage() {}
 
 func (x *PrepareStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[33]
+	mi := &file_mp_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1949,7 @@ func (x *PrepareStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareStoreResponse.ProtoReflect.Descriptor instead.
 func (*PrepareStoreResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{33}
+	return file_mp_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PrepareStoreResponse) GetEncodedContext() []byte {
@@ -1733,7 +1970,7 @@ type CommitStoreRequest struct {
 
 func (x *CommitStoreRequest) Reset() {
 	*x = CommitStoreRequest{}
-	mi := &file_mp_proto_msgTypes[34]
+	mi := &file_mp_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1982,7 @@ func (x *CommitStoreRequest) String() string {
 func (*CommitStoreRequest) ProtoMessage() {}
 
 func (x *CommitStoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[34]
+	mi := &file_mp_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1995,7 @@ func (x *CommitStoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitStoreRequest.ProtoReflect.Descriptor instead.
 func (*CommitStoreRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{34}
+	return file_mp_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CommitStoreRequest) GetKey() *IpcCacheServerKey {
@@ -1791,7 +2028,7 @@ type CommitStoreResponse struct {
 
 func (x *CommitStoreResponse) Reset() {
 	*x = CommitStoreResponse{}
-	mi := &file_mp_proto_msgTypes[35]
+	mi := &file_mp_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +2040,7 @@ func (x *CommitStoreResponse) String() string {
 func (*CommitStoreResponse) ProtoMessage() {}
 
 func (x *CommitStoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[35]
+	mi := &file_mp_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +2053,7 @@ func (x *CommitStoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitStoreResponse.ProtoReflect.Descriptor instead.
 func (*CommitStoreResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{35}
+	return file_mp_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CommitStoreResponse) GetSuccess() bool {
@@ -1836,7 +2073,7 @@ type PrepareRetrieveRequest struct {
 
 func (x *PrepareRetrieveRequest) Reset() {
 	*x = PrepareRetrieveRequest{}
-	mi := &file_mp_proto_msgTypes[36]
+	mi := &file_mp_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +2085,7 @@ func (x *PrepareRetrieveRequest) String() string {
 func (*PrepareRetrieveRequest) ProtoMessage() {}
 
 func (x *PrepareRetrieveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[36]
+	mi := &file_mp_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +2098,7 @@ func (x *PrepareRetrieveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRetrieveRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRetrieveRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{36}
+	return file_mp_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PrepareRetrieveRequest) GetKey() *IpcCacheServerKey {
@@ -1889,7 +2126,7 @@ type PrepareRetrieveResponse struct {
 
 func (x *PrepareRetrieveResponse) Reset() {
 	*x = PrepareRetrieveResponse{}
-	mi := &file_mp_proto_msgTypes[37]
+	mi := &file_mp_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +2138,7 @@ func (x *PrepareRetrieveResponse) String() string {
 func (*PrepareRetrieveResponse) ProtoMessage() {}
 
 func (x *PrepareRetrieveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[37]
+	mi := &file_mp_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +2151,7 @@ func (x *PrepareRetrieveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRetrieveResponse.ProtoReflect.Descriptor instead.
 func (*PrepareRetrieveResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{37}
+	return file_mp_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PrepareRetrieveResponse) GetSuccess() bool {
@@ -1948,7 +2185,7 @@ type CommitRetrieveRequest struct {
 
 func (x *CommitRetrieveRequest) Reset() {
 	*x = CommitRetrieveRequest{}
-	mi := &file_mp_proto_msgTypes[38]
+	mi := &file_mp_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2197,7 @@ func (x *CommitRetrieveRequest) String() string {
 func (*CommitRetrieveRequest) ProtoMessage() {}
 
 func (x *CommitRetrieveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[38]
+	mi := &file_mp_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2210,7 @@ func (x *CommitRetrieveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRetrieveRequest.ProtoReflect.Descriptor instead.
 func (*CommitRetrieveRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{38}
+	return file_mp_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CommitRetrieveRequest) GetKey() *IpcCacheServerKey {
@@ -1999,7 +2236,7 @@ type CommitRetrieveResponse struct {
 
 func (x *CommitRetrieveResponse) Reset() {
 	*x = CommitRetrieveResponse{}
-	mi := &file_mp_proto_msgTypes[39]
+	mi := &file_mp_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2248,7 @@ func (x *CommitRetrieveResponse) String() string {
 func (*CommitRetrieveResponse) ProtoMessage() {}
 
 func (x *CommitRetrieveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[39]
+	mi := &file_mp_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2261,7 @@ func (x *CommitRetrieveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRetrieveResponse.ProtoReflect.Descriptor instead.
 func (*CommitRetrieveResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{39}
+	return file_mp_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CommitRetrieveResponse) GetSuccess() bool {
@@ -2043,7 +2280,7 @@ type RegisterKvCacheRequest struct {
 
 func (x *RegisterKvCacheRequest) Reset() {
 	*x = RegisterKvCacheRequest{}
-	mi := &file_mp_proto_msgTypes[40]
+	mi := &file_mp_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2292,7 @@ func (x *RegisterKvCacheRequest) String() string {
 func (*RegisterKvCacheRequest) ProtoMessage() {}
 
 func (x *RegisterKvCacheRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[40]
+	mi := &file_mp_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2305,7 @@ func (x *RegisterKvCacheRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterKvCacheRequest.ProtoReflect.Descriptor instead.
 func (*RegisterKvCacheRequest) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{40}
+	return file_mp_proto_rawDescGZIP(), []int{43}
 }
 
 type RegisterKvCacheResponse struct {
@@ -2079,7 +2316,7 @@ type RegisterKvCacheResponse struct {
 
 func (x *RegisterKvCacheResponse) Reset() {
 	*x = RegisterKvCacheResponse{}
-	mi := &file_mp_proto_msgTypes[41]
+	mi := &file_mp_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2328,7 @@ func (x *RegisterKvCacheResponse) String() string {
 func (*RegisterKvCacheResponse) ProtoMessage() {}
 
 func (x *RegisterKvCacheResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mp_proto_msgTypes[41]
+	mi := &file_mp_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2341,7 @@ func (x *RegisterKvCacheResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterKvCacheResponse.ProtoReflect.Descriptor instead.
 func (*RegisterKvCacheResponse) Descriptor() ([]byte, []int) {
-	return file_mp_proto_rawDescGZIP(), []int{41}
+	return file_mp_proto_rawDescGZIP(), []int{44}
 }
 
 var File_mp_proto protoreflect.FileDescriptor
@@ -2157,7 +2394,32 @@ const file_mp_proto_rawDesc = "" +
 	"\fPingResponse\x12\x0e\n" +
 	"\x02ok\x18\x01 \x01(\bR\x02ok\"\x1e\n" +
 	"\x1cReportBlockAllocationRequest\"\x1f\n" +
-	"\x1dReportBlockAllocationResponse\"Y\n" +
+	"\x1dReportBlockAllocationResponse\"\x91\x01\n" +
+	"\x18SubscribeKvEventsRequest\x12\x1f\n" +
+	"\vinstance_id\x18\x01 \x01(\x03R\n" +
+	"instanceId\x12\x1d\n" +
+	"\n" +
+	"model_name\x18\x02 \x01(\tR\tmodelName\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\x03R\x06cursor\x12\x1d\n" +
+	"\n" +
+	"max_events\x18\x04 \x01(\x03R\tmaxEvents\"\xf3\x01\n" +
+	"\rKVEventRecord\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06medium\x18\x03 \x01(\tR\x06medium\x12\x1d\n" +
+	"\n" +
+	"model_name\x18\x04 \x01(\tR\tmodelName\x12!\n" +
+	"\fblock_hashes\x18\x05 \x03(\fR\vblockHashes\x12/\n" +
+	"\x11parent_block_hash\x18\x06 \x01(\fH\x00R\x0fparentBlockHash\x88\x01\x01\x12\x1b\n" +
+	"\ttoken_ids\x18\a \x03(\x03R\btokenIdsB\x14\n" +
+	"\x12_parent_block_hash\"\xb2\x01\n" +
+	"\fKVEventBatch\x12\x18\n" +
+	"\aenabled\x18\x01 \x01(\bR\aenabled\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1f\n" +
+	"\vnext_cursor\x18\x03 \x01(\x03R\n" +
+	"nextCursor\x12\x12\n" +
+	"\x04lost\x18\x04 \x01(\bR\x04lost\x121\n" +
+	"\x06events\x18\x05 \x03(\v2\x19.lmcache.mp.KVEventRecordR\x06events\"Y\n" +
 	"\rLookupRequest\x12/\n" +
 	"\x03key\x18\x01 \x01(\v2\x1d.lmcache.mp.IpcCacheServerKeyR\x03key\x12\x17\n" +
 	"\atp_size\x18\x02 \x01(\x03R\x06tpSize\"\x10\n" +
@@ -2270,7 +2532,7 @@ func file_mp_proto_rawDescGZIP() []byte {
 	return file_mp_proto_rawDescData
 }
 
-var file_mp_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_mp_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_mp_proto_goTypes = []any{
 	(*IpcCacheServerKey)(nil),                            // 0: lmcache.mp.IpcCacheServerKey
 	(*ClearRequest)(nil),                                 // 1: lmcache.mp.ClearRequest
@@ -2287,49 +2549,53 @@ var file_mp_proto_goTypes = []any{
 	(*PingResponse)(nil),                                 // 12: lmcache.mp.PingResponse
 	(*ReportBlockAllocationRequest)(nil),                 // 13: lmcache.mp.ReportBlockAllocationRequest
 	(*ReportBlockAllocationResponse)(nil),                // 14: lmcache.mp.ReportBlockAllocationResponse
-	(*LookupRequest)(nil),                                // 15: lmcache.mp.LookupRequest
-	(*LookupResponse)(nil),                               // 16: lmcache.mp.LookupResponse
-	(*QueryPrefetchStatusRequest)(nil),                   // 17: lmcache.mp.QueryPrefetchStatusRequest
-	(*QueryPrefetchStatusResponse)(nil),                  // 18: lmcache.mp.QueryPrefetchStatusResponse
-	(*WaitPrefetchStatusRequest)(nil),                    // 19: lmcache.mp.WaitPrefetchStatusRequest
-	(*WaitPrefetchStatusResponse)(nil),                   // 20: lmcache.mp.WaitPrefetchStatusResponse
-	(*TokenRange)(nil),                                   // 21: lmcache.mp.TokenRange
-	(*FreeLookupLocksRequest)(nil),                       // 22: lmcache.mp.FreeLookupLocksRequest
-	(*FreeLookupLocksResponse)(nil),                      // 23: lmcache.mp.FreeLookupLocksResponse
-	(*EndSessionRequest)(nil),                            // 24: lmcache.mp.EndSessionRequest
-	(*EndSessionResponse)(nil),                           // 25: lmcache.mp.EndSessionResponse
-	(*GroupLayout)(nil),                                  // 26: lmcache.mp.GroupLayout
-	(*RegisterKvCacheEngineDrivenContextRequest)(nil),    // 27: lmcache.mp.RegisterKvCacheEngineDrivenContextRequest
-	(*RegisterKvCacheEngineDrivenContextResponse)(nil),   // 28: lmcache.mp.RegisterKvCacheEngineDrivenContextResponse
-	(*UnregisterKvCacheEngineDrivenContextRequest)(nil),  // 29: lmcache.mp.UnregisterKvCacheEngineDrivenContextRequest
-	(*UnregisterKvCacheEngineDrivenContextResponse)(nil), // 30: lmcache.mp.UnregisterKvCacheEngineDrivenContextResponse
-	(*ChunkIndexList)(nil),                               // 31: lmcache.mp.ChunkIndexList
-	(*PrepareStoreRequest)(nil),                          // 32: lmcache.mp.PrepareStoreRequest
-	(*PrepareStoreResponse)(nil),                         // 33: lmcache.mp.PrepareStoreResponse
-	(*CommitStoreRequest)(nil),                           // 34: lmcache.mp.CommitStoreRequest
-	(*CommitStoreResponse)(nil),                          // 35: lmcache.mp.CommitStoreResponse
-	(*PrepareRetrieveRequest)(nil),                       // 36: lmcache.mp.PrepareRetrieveRequest
-	(*PrepareRetrieveResponse)(nil),                      // 37: lmcache.mp.PrepareRetrieveResponse
-	(*CommitRetrieveRequest)(nil),                        // 38: lmcache.mp.CommitRetrieveRequest
-	(*CommitRetrieveResponse)(nil),                       // 39: lmcache.mp.CommitRetrieveResponse
-	(*RegisterKvCacheRequest)(nil),                       // 40: lmcache.mp.RegisterKvCacheRequest
-	(*RegisterKvCacheResponse)(nil),                      // 41: lmcache.mp.RegisterKvCacheResponse
+	(*SubscribeKvEventsRequest)(nil),                     // 15: lmcache.mp.SubscribeKvEventsRequest
+	(*KVEventRecord)(nil),                                // 16: lmcache.mp.KVEventRecord
+	(*KVEventBatch)(nil),                                 // 17: lmcache.mp.KVEventBatch
+	(*LookupRequest)(nil),                                // 18: lmcache.mp.LookupRequest
+	(*LookupResponse)(nil),                               // 19: lmcache.mp.LookupResponse
+	(*QueryPrefetchStatusRequest)(nil),                   // 20: lmcache.mp.QueryPrefetchStatusRequest
+	(*QueryPrefetchStatusResponse)(nil),                  // 21: lmcache.mp.QueryPrefetchStatusResponse
+	(*WaitPrefetchStatusRequest)(nil),                    // 22: lmcache.mp.WaitPrefetchStatusRequest
+	(*WaitPrefetchStatusResponse)(nil),                   // 23: lmcache.mp.WaitPrefetchStatusResponse
+	(*TokenRange)(nil),                                   // 24: lmcache.mp.TokenRange
+	(*FreeLookupLocksRequest)(nil),                       // 25: lmcache.mp.FreeLookupLocksRequest
+	(*FreeLookupLocksResponse)(nil),                      // 26: lmcache.mp.FreeLookupLocksResponse
+	(*EndSessionRequest)(nil),                            // 27: lmcache.mp.EndSessionRequest
+	(*EndSessionResponse)(nil),                           // 28: lmcache.mp.EndSessionResponse
+	(*GroupLayout)(nil),                                  // 29: lmcache.mp.GroupLayout
+	(*RegisterKvCacheEngineDrivenContextRequest)(nil),    // 30: lmcache.mp.RegisterKvCacheEngineDrivenContextRequest
+	(*RegisterKvCacheEngineDrivenContextResponse)(nil),   // 31: lmcache.mp.RegisterKvCacheEngineDrivenContextResponse
+	(*UnregisterKvCacheEngineDrivenContextRequest)(nil),  // 32: lmcache.mp.UnregisterKvCacheEngineDrivenContextRequest
+	(*UnregisterKvCacheEngineDrivenContextResponse)(nil), // 33: lmcache.mp.UnregisterKvCacheEngineDrivenContextResponse
+	(*ChunkIndexList)(nil),                               // 34: lmcache.mp.ChunkIndexList
+	(*PrepareStoreRequest)(nil),                          // 35: lmcache.mp.PrepareStoreRequest
+	(*PrepareStoreResponse)(nil),                         // 36: lmcache.mp.PrepareStoreResponse
+	(*CommitStoreRequest)(nil),                           // 37: lmcache.mp.CommitStoreRequest
+	(*CommitStoreResponse)(nil),                          // 38: lmcache.mp.CommitStoreResponse
+	(*PrepareRetrieveRequest)(nil),                       // 39: lmcache.mp.PrepareRetrieveRequest
+	(*PrepareRetrieveResponse)(nil),                      // 40: lmcache.mp.PrepareRetrieveResponse
+	(*CommitRetrieveRequest)(nil),                        // 41: lmcache.mp.CommitRetrieveRequest
+	(*CommitRetrieveResponse)(nil),                       // 42: lmcache.mp.CommitRetrieveResponse
+	(*RegisterKvCacheRequest)(nil),                       // 43: lmcache.mp.RegisterKvCacheRequest
+	(*RegisterKvCacheResponse)(nil),                      // 44: lmcache.mp.RegisterKvCacheResponse
 }
 var file_mp_proto_depIdxs = []int32{
-	0,  // 0: lmcache.mp.LookupRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
-	0,  // 1: lmcache.mp.FreeLookupLocksRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
-	21, // 2: lmcache.mp.FreeLookupLocksRequest.extra_ranges:type_name -> lmcache.mp.TokenRange
-	26, // 3: lmcache.mp.RegisterKvCacheEngineDrivenContextRequest.group_layouts:type_name -> lmcache.mp.GroupLayout
-	0,  // 4: lmcache.mp.PrepareStoreRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
-	31, // 5: lmcache.mp.PrepareStoreRequest.skipped_chunks:type_name -> lmcache.mp.ChunkIndexList
-	0,  // 6: lmcache.mp.CommitStoreRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
-	0,  // 7: lmcache.mp.PrepareRetrieveRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
-	0,  // 8: lmcache.mp.CommitRetrieveRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	16, // 0: lmcache.mp.KVEventBatch.events:type_name -> lmcache.mp.KVEventRecord
+	0,  // 1: lmcache.mp.LookupRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
+	0,  // 2: lmcache.mp.FreeLookupLocksRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
+	24, // 3: lmcache.mp.FreeLookupLocksRequest.extra_ranges:type_name -> lmcache.mp.TokenRange
+	29, // 4: lmcache.mp.RegisterKvCacheEngineDrivenContextRequest.group_layouts:type_name -> lmcache.mp.GroupLayout
+	0,  // 5: lmcache.mp.PrepareStoreRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
+	34, // 6: lmcache.mp.PrepareStoreRequest.skipped_chunks:type_name -> lmcache.mp.ChunkIndexList
+	0,  // 7: lmcache.mp.CommitStoreRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
+	0,  // 8: lmcache.mp.PrepareRetrieveRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
+	0,  // 9: lmcache.mp.CommitRetrieveRequest.key:type_name -> lmcache.mp.IpcCacheServerKey
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_mp_proto_init() }
@@ -2339,15 +2605,16 @@ func file_mp_proto_init() {
 	}
 	file_mp_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mp_proto_msgTypes[11].OneofWrappers = []any{}
-	file_mp_proto_msgTypes[18].OneofWrappers = []any{}
-	file_mp_proto_msgTypes[20].OneofWrappers = []any{}
+	file_mp_proto_msgTypes[16].OneofWrappers = []any{}
+	file_mp_proto_msgTypes[21].OneofWrappers = []any{}
+	file_mp_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mp_proto_rawDesc), len(file_mp_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
