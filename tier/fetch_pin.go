@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -27,7 +28,10 @@ func (f *fetcher) answer(lease string, keys []Key, placed []Placed, prefix bool)
 		case errors.Is(err, ErrPending):
 			if x := f.fetches[k]; x != nil {
 				f.addInterest(x, lease, now)
-			} else {
+				continue
+			}
+			// If it is not pending any more, a fetch of it has ended since memory was asked.
+			if now := f.memory.Stat(context.Background(), keys[i:i+1])[0]; errors.Is(now.Err, ErrPending) {
 				placed[i].Err = fmt.Errorf("%w: %w", ErrReserved, err)
 				absent = append(absent, k)
 			}

@@ -429,3 +429,71 @@ func TestOnlyMissesAreRemembered(t *testing.T) {
 		})
 	})
 }
+
+// interrupted is a memory level whose leases do something between a Pin and its answer.
+type interrupted struct {
+	tier.MemoryLevel
+	then func()
+}
+
+type interruptedLease struct {
+	tier.Lease
+	level *interrupted
+}
+
+func (m *interrupted) Lease(ctx context.Context, o tier.LeaseOptions) (tier.Lease, error) {
+	l, err := m.MemoryLevel.Lease(ctx, o)
+	return &interruptedLease{l, m}, err
+}
+
+func (l *interruptedLease) PinPrefix(keys []tier.Key) []tier.Placed {
+	placed := l.Lease.PinPrefix(keys)
+	l.level.then()
+	return placed
+}
+
+func (l *interruptedLease) Pin(keys []tier.Key) []tier.Placed {
+	placed := l.Lease.Pin(keys)
+	l.level.then()
+	return placed
+}
+
+// TestFetchEndsWhileItIsAskedFor: memory said that a fetch had reserved an object, and the fetch ended before the store
+// looked for it. Then somebody else seemed to be storing it, which who looks for a prefix does not wait for.
+func TestFetchEndsWhileItIsAskedFor(t *testing.T) {
+	for _, prefix := range []bool{false, true} {
+		in(t, func(t *testing.T) {
+			m := &interrupted{then: func() {}}
+			b := newBed(t, 1<<20, func(o *tier.Options) { m.MemoryLevel, o.Memory = o.Memory, m })
+			require.NoError(t, put(b.maps[0], "x", "", 1000))
+			wait := make(chan struct{})
+			b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+				if is(c, "Get") {
+					return tiertest.Answer{Wait: wait}
+				}
+				return tiertest.Answer{}
+			})
+			l := b.lease("l")
+			pin := l.Pin
+			if prefix {
+				pin = l.PinPrefix
+			}
+			require.ErrorIs(t, pin(keys("x"))[0].Err, tier.ErrPending)
+			synctest.Wait() // a worker has reserved room, and reads
+			first := true
+			m.then = func() {
+				if first {
+					first = false
+					close(wait)
+					synctest.Wait()
+				}
+			}
+			err := pin(keys("x"))[0].Err
+			if err != nil {
+				require.ErrorIs(t, err, tier.ErrPending)
+				require.NotErrorIs(t, err, tier.ErrReserved)
+			}
+			require.NoError(t, pin(keys("x"))[0].Err)
+		})
+	}
+}

@@ -71,47 +71,34 @@ func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 		return repeat(len(keys), Placed{Err: errClosedStore()})
 	}
 	defer s.life.leave()
-	// First without pinning: what is pinned behind a miss could not be told from what the lease
-	// had before.
-	found := s.memory.Stat(context.Background(), keys)
-	expected := make([]Placed, len(keys))
-	for i, f := range found {
-		expected[i] = Placed{Object: f.Object, Err: f.Err}
-	}
-	expected = expected[:s.fetcher.answer(l.id, keys, expected, true)]
-	placed := l.Lease.PinPrefix(keys[:pinnable(expected)])
+	// First what is there, so that no fetch of the rest evicts it: its children would be worthless.
+	placed := l.Lease.PinPrefix(keys)
 	n := len(placed)
+	if n > 0 && placed[n-1].Err != nil {
+		n--
+	}
 	s.fetcher.pinned(l.id, keys[:n], placed)
-	if n > 0 && errors.Is(placed[n-1].Err, ErrNotFound) { // it is on the way, or went between the two calls
-		placed[n-1].Err = errPending(keys[n-1])
-	}
-	if n > 0 && errors.Is(placed[n-1].Err, ErrPending) && errors.Is(expected[n-1].Err, ErrReserved) {
-		placed[n-1].Err = expected[n-1].Err
-	}
-	if n == 0 || placed[n-1].Err == nil || errors.Is(placed[n-1].Err, ErrPending) {
-		for i, p := range expected[n:] {
-			if p.Err == nil {
-				p.Err = fmt.Errorf("tier: object %v is there, and others in front of it are not: %w", keys[n+i], ErrPending)
-			}
-			placed = append(placed, p)
-		}
+	if n < len(placed) && (errors.Is(placed[n].Err, ErrNotFound) || errors.Is(placed[n].Err, ErrPending)) {
+		placed = append(placed[:n], l.fetchBehind(keys[n:])...)
 	}
 	s.report.pins(placed)
 	return placed
 }
 
-// pinnable returns how many objects of a prefix may be pinned: up to the first one that is pending, which may
-// be there by now.
-func pinnable(prefix []Placed) int {
-	for i, p := range prefix {
-		switch {
-		case errors.Is(p.Err, ErrPending):
-			return i + 1
-		case p.Err != nil:
-			return i
+// fetchBehind answers for what is behind the part of a prefix that is pinned, and fetches it.
+func (l *StoreLease) fetchBehind(keys []Key) []Placed {
+	s := l.store
+	placed := make([]Placed, len(keys))
+	for i, f := range s.memory.Stat(context.Background(), keys) {
+		placed[i] = Placed{Object: f.Object, Err: f.Err}
+	}
+	placed = placed[:s.fetcher.answer(l.id, keys, placed, true)]
+	for i := range placed {
+		if placed[i].Err == nil {
+			placed[i].Err = fmt.Errorf("tier: object %v is there, and was not when others in front of it were asked for: %w", keys[i], ErrPending)
 		}
 	}
-	return len(prefix)
+	return placed
 }
 
 // InterestTime returns how long the interest of a lease lasts after a Pin: Options.PromotedFor.
