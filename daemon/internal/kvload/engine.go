@@ -37,6 +37,8 @@ type Options struct {
 	World  int
 	// Timeout bounds each call.
 	Timeout time.Duration
+	// Observe, if not nil, is called after each call that was answered.
+	Observe func(method string, took time.Duration)
 }
 
 // Engine is an engine with LMCache's connector. Its methods may be called from any goroutine.
@@ -133,8 +135,12 @@ func (e *Engine) Close() error {
 func (e *Engine) call(ctx context.Context, c *client, method string, q, p proto.Message) error {
 	ctx, stop := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "lmcache-client-id-bin", c.id), e.o.Timeout)
 	defer stop()
+	begin := time.Now()
 	if err := c.conn.Invoke(ctx, "/lmcache.mp."+method, q, p, grpc.WaitForReady(true)); err != nil {
 		return fmt.Errorf("%s: %w", method, err)
+	}
+	if e.o.Observe != nil {
+		e.o.Observe(method, time.Since(begin))
 	}
 	return nil
 }
