@@ -71,6 +71,22 @@ func (l *StoreLease) PinPrefix(keys []Key) []Placed {
 		return repeat(len(keys), Placed{Err: errClosedStore()})
 	}
 	defer s.life.leave()
+	there := l.Lease.PinPrefix(keys)
+	n := len(there)
+	if n > 0 && there[n-1].Err != nil {
+		n--
+	}
+	s.fetcher.pinned(l.id, keys[:n], there[:n])
+	s.report.pins(there[:n])
+	if n == len(keys) {
+		return there
+	}
+	return append(there[:n], l.pinRest(keys[n:])...)
+}
+
+// pinRest is PinPrefix of keys whose first one was not there.
+func (l *StoreLease) pinRest(keys []Key) []Placed {
+	s := l.store
 	// First without pinning: what is pinned behind a miss could not be told from what the lease
 	// had before.
 	found := s.memory.Stat(context.Background(), keys)
