@@ -21,6 +21,7 @@ type options struct {
 	rounds  int
 	largest int // chunks in the store of ours
 	out     string
+	native  string
 }
 
 func main() {
@@ -31,6 +32,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds, in which servers take turns")
 	flag.IntVar(&o.largest, "largest", 1_000_000, "the most chunks that are in the store of ringcache")
 	flag.StringVar(&o.out, "out", "", "folder for kv.md; without it the table is printed")
+	flag.StringVar(&o.native, "native", "", "folder with the package pygrpc-native, which the server of 0.5.7 in mode native needs; without it that server is left out")
 	flag.Parse()
 	if only != "" {
 		o.only = map[string]bool{}

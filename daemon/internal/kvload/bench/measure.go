@@ -54,8 +54,13 @@ func calls(ctx context.Context, b *bed, r *results) error {
 		}
 	}()
 	used, made := map[string]time.Duration{}, map[string]int{}
-	for _, k := range b.kinds {
+	for _, k := range slices.Clone(b.kinds) {
 		s, err := b.start(ctx, k, callChunk, 512, 60_000)
+		if err != nil && k.mode == "native" && b.o.native == "" {
+			progress("without the package, %s is left out", k.name)
+			b.kinds = slices.DeleteFunc(b.kinds, func(x kind) bool { return x == k })
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -111,7 +111,7 @@ func (b *bed) start(ctx context.Context, k kind, chunk, mib, objects int) (*serv
 			if k.mode != "" {
 				cmd.Args = append(cmd.Args, "--grpc-server-mode", k.mode)
 			}
-			cmd.Env = append(os.Environ(), "PYTHONPATH="+b.folders[k.release], "LMCACHE_TRACK_USAGE=false", "LMCACHE_DISABLE_BANNER=1", "LMCACHE_LOG_LEVEL=ERROR")
+			cmd.Env = append(os.Environ(), "PYTHONPATH="+b.folders[k.release]+":"+b.o.native, "LMCACHE_TRACK_USAGE=false", "LMCACHE_DISABLE_BANNER=1", "LMCACHE_LOG_LEVEL=ERROR")
 			return cmd
 		}
 	}
@@ -139,10 +139,16 @@ func (s *server) listens(ctx context.Context) error {
 		if err == nil {
 			return c.Close()
 		}
-		if time.Now().After(end) || ctx.Err() != nil {
+		if time.Now().After(end) || ctx.Err() != nil || zombie(s.cmd.Process.Pid) {
 			return fmt.Errorf("%s does not listen: %w\n%s", s.name, err, s.log)
 		}
 	}
+}
+
+// zombie reports whether a child has ended.
+func zombie(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.HasPrefix(string(b[bytes.LastIndexByte(b, ')')+1:]), " Z")
 }
 
 // kill ends the process at once, and leaves its shared memory.
