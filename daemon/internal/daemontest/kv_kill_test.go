@@ -43,6 +43,8 @@ func TestKVKills(t *testing.T) {
 	}
 }
 
+const kvDieIn = 20_000
+
 // kvKilling is the daemons over one segment, one after the other.
 type kvKilling struct {
 	name     string
@@ -75,10 +77,9 @@ func (k *kvKilling) run(t *testing.T, kills int) {
 	p := startDaemon(t, role{KVDaemon: &k.daemon}, "")
 	require.True(t, p.wait("ready"))
 	p.nothingHeld()
-	k.people()
+	k.people(0)
 	k.work(p, 100)
-	k.crowd.killAll()
-	p.nothingHeld()
+	p.rests(k.crowd)
 	p.end()
 	require.Empty(t, k.crowd.wrong())
 	t.Logf("%d kills, %d of them at %d of %d failpoints and %d before the daemon served; clients: %d killed, %d ended themselves; the most of a daemon: %d descriptors, %.1f MiB of its own",
@@ -92,11 +93,11 @@ func (k *kvKilling) run(t *testing.T, kills int) {
 	}
 }
 
-// people sees to it that there are clients.
-func (k *kvKilling) people() {
+// people sees to it that there are clients, which die by themselves at one of so many stages.
+func (k *kvKilling) people(dieIn int) {
 	for len(k.crowd.clients()) < 2 {
 		k.crowd.add(role{KVClient: &kvClientRole{
-			Target: "unix:" + k.daemon.socket(), Dir: k.daemon.Dir, Prompts: 64, Sessions: 2, Seed: k.rng.Uint64(), MayLapse: k.mayLapse, DieIn: 20_000,
+			Target: "unix:" + k.daemon.socket(), Dir: k.daemon.Dir, Prompts: 64, Sessions: 2, Seed: k.rng.Uint64(), MayLapse: k.mayLapse, DieIn: dieIn,
 		}})
 	}
 }
@@ -108,7 +109,7 @@ func (k *kvKilling) turn() {
 		place = fmt.Sprint(k.places[k.rng.IntN(len(k.places))], ":", 1+k.rng.IntN(2)*k.rng.IntN(60))
 	}
 	p := startDaemon(k.t, role{KVDaemon: &k.daemon}, place)
-	k.people()
+	k.people(kvDieIn)
 	stage := "ready"
 	if place == "" && k.rng.IntN(8) == 0 {
 		stage = []string{"memory", "server"}[k.rng.IntN(2)]
@@ -156,7 +157,7 @@ func (k *kvKilling) work(p *process, requests int) {
 			if len(k.crowd.wrong()) > 0 {
 				return
 			}
-			k.people()
+			k.people(kvDieIn)
 		case <-p.ended:
 			return
 		case <-late:

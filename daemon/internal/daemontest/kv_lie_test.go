@@ -81,9 +81,8 @@ func TestKVLies(t *testing.T) {
 	for range 20 { // it is still served
 		<-crowd.steps
 	}
-	crowd.killAll()
+	p.rests(crowd)
 	require.Empty(t, crowd.wrong())
-	p.nothingHeld()
 	end := time.Now().Add(patience)
 	var after kvFacts
 	for after = p.kvFacts(); after.Goroutines > before.Goroutines+2 || after.Descriptors > before.Descriptors; after = p.kvFacts() {

@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/kvload"
@@ -145,7 +146,8 @@ func kvEngines(target, dir string) map[string]kvload.Options {
 	return map[string]kvload.Options{"0.5.7": one, "0.5.6": old, "inline": inline, "two workers": parallel, "two groups": hybrid}
 }
 
-// kvClientRole is a process of engines. It prints lines as clientRole does.
+// kvClientRole is a process of engines. It prints lines as clientRole does. At a line its sessions end, each after its
+// request, and at the end of its input it ends.
 type kvClientRole struct {
 	Target, Dir string
 	Prompts     int
@@ -157,8 +159,10 @@ type kvClientRole struct {
 
 func (r *kvClientRole) run() {
 	ctx, stop := context.WithCancel(context.Background())
+	var rest atomic.Bool
 	go func() {
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			rest.Store(true)
 		}
 		stop()
 	}()
@@ -181,6 +185,7 @@ func (r *kvClientRole) run() {
 					say("= %s", b)
 					say(".")
 				},
+				Rest: rest.Load,
 				At: func() {
 					mu.Lock()
 					defer mu.Unlock()
@@ -214,16 +219,33 @@ func (p *process) kvFacts() (f kvFacts) {
 	return f
 }
 
+// rests lets the clients of a daemon that was not killed under them end their requests, and waits until no lease has
+// anything, while they are there. Then it ends them, and waits until they have left nothing.
+func (p *process) rests(c *crowd) {
+	p.t.Helper()
+	for _, x := range c.clients() {
+		_, _ = fmt.Fprintln(x.in, "rest")
+	}
+	p.await("requests have ended, and hold", func(f kvFacts) bool { return f.Pinned == 0 && f.Reserved == 0 })
+	c.killAll()
+	p.nothingHeld()
+}
+
 // nothingHeld waits until no lease has anything: the clients have gone.
-func (p *process) nothingHeld() kvFacts {
+func (p *process) nothingHeld() {
+	p.t.Helper()
+	p.await("clients have gone, and left", func(f kvFacts) bool { return f.Pinned == 0 && f.Reserved == 0 && f.Sessions == 0 })
+}
+
+func (p *process) await(what string, is func(kvFacts) bool) {
 	p.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		f := p.kvFacts()
-		if f.Pinned == 0 && f.Reserved == 0 && f.Sessions == 0 {
-			return f
+		if is(f) {
+			return
 		}
 		if time.Now().After(end) {
-			p.t.Fatalf("the clients have left %+v", f)
+			p.t.Fatalf("%s %+v", what, f)
 		}
 	}
 }

@@ -194,7 +194,7 @@ func (e *Engine) begin(ctx context.Context, w *worker) error {
 	}
 	q := &mp.RegisterKvCacheEngineDrivenContextRequest{
 		InstanceId: w.instance, ModelName: e.o.Model, WorldSize: int64(e.o.World), BlockSize: int64(e.o.Block),
-		NumLayers: int64(e.o.Layers[0]), HiddenDimSize: int64(e.o.Hidden), DtypeStr: "float32", UseMla: true, NumPhysicalSlots: 1 << 16,
+		NumLayers: int64(e.o.Layers[0]), HiddenDimSize: int64(e.o.Hidden), DtypeStr: "float32", UseMla: true, NumPhysicalSlots: int64(e.Chunk),
 	}
 	for g, layers := range e.o.Layers {
 		if len(e.o.Layers) == 1 {

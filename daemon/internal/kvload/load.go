@@ -22,6 +22,8 @@ type LoadOptions struct {
 	MayLapse bool
 	// Count is called after each request, with how often what has happened.
 	Count func(map[string]int)
+	// Rest, if it returns true, ends sessions between two requests; the engine stays until ctx ends.
+	Rest func() bool
 	// At is called in the midst of requests, for tests that end the process there.
 	At func()
 }
@@ -56,7 +58,7 @@ func Load(ctx context.Context, o LoadOptions) error {
 	for i := range o.Sessions {
 		wg.Go(func() {
 			s := &session{o: o, e: e, rng: rand.New(rand.NewPCG(o.Seed, uint64(i)))}
-			for ctx.Err() == nil {
+			for ctx.Err() == nil && !o.Rest() {
 				s.counts = map[string]int{}
 				if err := s.request(ctx); err != nil {
 					errs[i] = ended(ctx, err)
