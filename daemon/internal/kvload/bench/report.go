@@ -3,15 +3,27 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"strings"
 )
+
+// loadAverage returns that of the last minute.
+func loadAverage() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(b), " ")
+	return first
+}
 
 // write writes the table: ours, and how many times that the others take.
 func (r *results) write(w io.Writer, b *bed) {
 	fmt.Fprintf(w, "# KV beside LMCache's own servers\n\nWritten by `go run ./daemon/internal/kvload/bench`. One Go client that speaks LMCache's protocol, %d processors which it shares with the server, "+
 		"all servers in turns, %d rounds of %g s. Columns of LMCache's servers are ratios: their value divided by that of ringcache, so above 1 ringcache is faster or smaller, but for "+
-		"calls for a second of CPU, which are ringcache's divided by theirs.\n\n", runtime.NumCPU(), b.o.rounds, b.o.seconds)
+		"calls for a second of CPU, which are ringcache's divided by theirs. Load average: %s when it began, %s at the end.\n\n",
+		runtime.NumCPU(), b.o.rounds, b.o.seconds, b.load, loadAverage())
 	const ours = "ringcache"
 	header := "| | ringcache |"
 	line := "| --- | ---: |"

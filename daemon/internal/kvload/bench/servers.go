@@ -36,6 +36,7 @@ type bed struct {
 	ours    string            // the binary
 	python  string            // for stock servers
 	folders map[string]string // of releases
+	load    string            // of the machine, when it began
 }
 
 func newBed(ctx context.Context, o options) (*bed, error) {
@@ -43,7 +44,7 @@ func newBed(ctx context.Context, o options) (*bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bed{o: o, dir: dir, ours: filepath.Join(dir, "ringcache"), folders: map[string]string{}}
+	b := &bed{o: o, dir: dir, ours: filepath.Join(dir, "ringcache"), folders: map[string]string{}, load: loadAverage()}
 	for _, k := range kinds {
 		if o.only == nil || o.only[k.name] {
 			b.kinds = append(b.kinds, k)
