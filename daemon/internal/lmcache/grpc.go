@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -51,7 +52,7 @@ func NewGRPC(s *Server) *GRPC {
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		// Clients ping as they like: an end of the connection for that would be a failed call.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.MaxConcurrentStreams(maxCalls),
+		grpc.MaxConcurrentStreams(maxCalls), grpc.NumStreamWorkers(uint32(runtime.GOMAXPROCS(0))),
 	)
 	for name, methods := range services {
 		desc := grpc.ServiceDesc{ServiceName: "lmcache.mp." + name, HandlerType: (*any)(nil)}
