@@ -118,15 +118,29 @@ func (f *families) addParent(o *Object) {
 	if c == nil {
 		return
 	}
-	for p := o.parent(); p != nil; p = p.parent() {
+	may := c.mayHaveAncestors()
+	for p := o.parent(); p != nil && may; p = p.parent() {
 		if c.has(p) {
 			o.noParent = true
 			f.removeChild(o)
 			break
 		}
 	}
-	c.parent = o
+	c.key, c.parent = o.key, o // of one string, as the index has it
+	f.children[o.key] = c
 	o.link().children = c
+}
+
+// mayHaveAncestors reports whether one of the children may be an ancestor of another object: no, if they are few and have
+// no children. A chain that is committed from its root on is not walked for each of its objects that way.
+func (c *children) mayHaveAncestors() bool {
+	n := 0
+	for o := c.first; o != nil; o = o.links.next {
+		if n++; o.hasChildren() || n > 8 {
+			return true
+		}
+	}
+	return false
 }
 
 // has reports whether an object is one of the children.

@@ -59,8 +59,8 @@ func (x *lease) pinSome(placed []tier.Placed, keys []tier.Key, prefix bool) []ti
 	}
 	failpoint.Hit("tier.memory.pin")
 	x.recordAll(fresh, placed[begin:])
-	if miss := slices.IndexFunc(placed, func(p tier.Placed) bool { return p.Err != nil }); prefix && miss >= 0 {
-		return placed[:miss+1]
+	if miss := slices.IndexFunc(placed[begin:], func(p tier.Placed) bool { return p.Err != nil }); prefix && miss >= 0 {
+		return placed[:begin+miss+1]
 	}
 	return placed
 }

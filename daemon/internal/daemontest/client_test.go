@@ -131,9 +131,9 @@ func newCrowd(t *testing.T) *crowd {
 }
 
 // add starts a process.
-func (c *crowd) add(r clientRole) {
+func (c *crowd) add(r role) {
 	c.t.Helper()
-	x := &member{cmd: child(c.t, role{Client: &r}), ended: make(chan struct{})}
+	x := &member{cmd: child(c.t, r), ended: make(chan struct{})}
 	var err error
 	x.in, err = x.cmd.StdinPipe()
 	require.NoError(c.t, err)

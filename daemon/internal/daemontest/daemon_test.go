@@ -134,7 +134,12 @@ type process struct {
 
 func (r daemonRole) start(t *testing.T, killAt string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: child(t, role{Daemon: &r}, failpoint.KillVariable+"="+killAt), lines: make(chan string, 100), ended: make(chan struct{})}
+	return startDaemon(t, role{Daemon: &r}, killAt)
+}
+
+func startDaemon(t *testing.T, r role, killAt string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: child(t, r, failpoint.KillVariable+"="+killAt), lines: make(chan string, 100), ended: make(chan struct{})}
 	var err error
 	p.in, err = p.cmd.StdinPipe()
 	require.NoError(t, err)

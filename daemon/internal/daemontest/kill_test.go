@@ -137,9 +137,9 @@ func (k *killing) nextSpace() {
 // people sees to it that there are clients.
 func (k *killing) people() {
 	for len(k.crowd.clients()) < killProcesses {
-		k.crowd.add(clientRole{
+		k.crowd.add(role{Client: &clientRole{
 			Socket: k.daemon.socket(), Dir: k.daemon.Dir, Space: k.space, Objects: killObjects, Sessions: killSessions, Seed: k.rng.Uint64(), MayFull: k.mayFull, MayLapse: k.mayLapse, DieIn: 3000,
-		})
+		}})
 	}
 }
 

@@ -50,7 +50,7 @@ func TestLies(t *testing.T) {
 	before := p.facts()
 	// An honest load, in a process of its own.
 	crowd := newCrowd(t)
-	crowd.add(clientRole{Socket: d.socket(), Dir: d.Dir, Space: "honest", Objects: killObjects, Sessions: 3, Seed: seed})
+	crowd.add(role{Client: &clientRole{Socket: d.socket(), Dir: d.Dir, Space: "honest", Objects: killObjects, Sessions: 3, Seed: seed}})
 
 	var outs [liarProcesses]bytes.Buffer
 	ended := make(chan error, liarProcesses)

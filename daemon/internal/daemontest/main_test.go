@@ -25,6 +25,10 @@ type role struct {
 	Served   *servedRole
 	Honest   *honestRole
 	Attacker *attackerRole
+
+	KVDaemon *kvDaemonRole
+	KVClient *kvClientRole
+	KVLiar   *kvLiarRole
 }
 
 func TestMain(m *testing.M) {
@@ -49,6 +53,12 @@ func TestMain(m *testing.M) {
 		r.Honest.run()
 	case r.Attacker != nil:
 		r.Attacker.run()
+	case r.KVDaemon != nil:
+		r.KVDaemon.run()
+	case r.KVClient != nil:
+		r.KVClient.run()
+	case r.KVLiar != nil:
+		r.KVLiar.run()
 	}
 }
 

@@ -40,6 +40,7 @@ type bed struct {
 	mo       memory.Options
 	o        Options
 	grace    time.Duration
+	most     int64 // bytes that a process may hold
 	lower    []tier.Lower
 	level    *memory.Level
 	store    *tier.Store
@@ -98,7 +99,7 @@ func (b *bed) start() {
 	require.NoError(b, err)
 	b.registry, err = registry.Open(registry.Options{
 		Store: b.store, Memory: b.level, Grace: cmp.Or(b.grace, time.Minute),
-		Limits: registry.Limits{Connections: 64, Sessions: 64, Leases: 64, Held: 1 << 20, Longest: time.Hour, Ordinary: time.Minute},
+		Limits: registry.Limits{Connections: 64, Sessions: 64, Leases: 64, Held: cmp.Or(b.most, 1<<20), Longest: time.Hour, Ordinary: time.Minute},
 	})
 	require.NoError(b, err)
 	if b.o.Rooms == nil {

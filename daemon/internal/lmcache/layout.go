@@ -11,7 +11,8 @@ import (
 func parseLayout(q *mp.RegisterKvCacheEngineDrivenContextRequest, engine string, chunk int) (kv.Layout, error) {
 	groups := q.GroupLayouts
 	if len(groups) == 0 {
-		groups = []*mp.GroupLayout{{NumLayers: q.NumLayers, HiddenDimSize: q.HiddenDimSize, DtypeStr: q.DtypeStr}}
+		// The slots of a chunk are its tokens, but for engines that say otherwise.
+		groups = []*mp.GroupLayout{{NumLayers: q.NumLayers, HiddenDimSize: q.HiddenDimSize, DtypeStr: q.DtypeStr, WindowTokens: q.NumPhysicalSlots}}
 	}
 	l := kv.Layout{Model: q.ModelName, Engine: engine, World: bounded(q.WorldSize), ChunkTokens: chunk}
 	for i, g := range groups {

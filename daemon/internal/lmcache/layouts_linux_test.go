@@ -40,3 +40,22 @@ func TestLayoutsAreRemembered(t *testing.T) {
 	require.Len(t, models(), maxLayouts)
 	require.Equal(t, fmt.Sprint("org/model ", maxLayouts+7), models()[0])
 }
+
+// TestPhysicalSlots: an engine whose chunks have more or fewer slots than tokens says how many, and its objects are that
+// large.
+func TestPhysicalSlots(t *testing.T) {
+	b := newBed(t, nil)
+	e := b.engine("engine", since057)
+	for _, slots := range []int64{8, 32} {
+		e.must("EngineDrivenService/RegisterKvCacheEngineDrivenContext", &mp.RegisterKvCacheEngineDrivenContextRequest{
+			InstanceId: slots, ModelName: "org/model", WorldSize: 1, BlockSize: 16, NumLayers: 2, HiddenDimSize: 8, DtypeStr: "float32", NumPhysicalSlots: slots,
+		}, &mp.RegisterKvCacheEngineDrivenContextResponse{})
+		p := &mp.PrepareStoreResponse{}
+		k := of(e.key("w", prompt(int(slots), 16), 0, 16), 0)
+		e.must("EngineDrivenService/PrepareStore", &mp.PrepareStoreRequest{Key: k, InstanceId: slots}, p)
+		slot := contextOf(t, p.EncodedContext)["slots"].([]any)[0].(map[string]any)
+		require.Equal(t, []any{int64(2), int64(2), slots, int64(8)}, slot["shape"])
+		require.Equal(t, 2*2*slots*8*4, slot["length"])
+		require.True(t, e.commitStore(k, slots, nil))
+	}
+}
