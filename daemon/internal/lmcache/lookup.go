@@ -43,6 +43,17 @@ func (l *lookup) key(worker, i int) tier.Key {
 // chunk returns which chunk an object is of.
 func (l *lookup) chunk(i int) int { return l.from + i/len(l.windows) }
 
+// pinned yields the objects that it pins.
+func (l *lookup) pinned(yield func(k tier.Key)) {
+	for w, left := range l.left {
+		for i, n := range left {
+			if n > 0 {
+				yield(l.key(w, i))
+			}
+		}
+	}
+}
+
 // object is an object of a chunk: of one group.
 type object struct {
 	key   tier.Key

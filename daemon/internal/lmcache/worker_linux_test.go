@@ -3,6 +3,7 @@ package lmcache
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -235,4 +236,64 @@ func TestRoomForOneWorkerMore(t *testing.T) {
 	require.Len(t, s.state.Instances, maxInstances)
 	require.Contains(t, s.state.Instances, "1")
 	require.Contains(t, s.state.Instances, "2")
+}
+
+// TestLoadBesideItsLookUp: what a look-up has found is loaded, however little more the process may hold.
+func TestLoadBesideItsLookUp(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.most = 4 * chunkBytes })
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	require.Equal(t, 3, e.store(of(e.key("w", prompt(1, 48), 0, 48), 0), 1))
+	k := e.key("r", prompt(1, 48), 0, 48)
+	require.EqualValues(t, 3, e.lookUp(k))
+	require.True(t, e.load(of(k, 0), 1))
+	b.nothingHeld()
+	e.end("r")
+
+	// What no look-up has found is refused beyond it.
+	require.Equal(t, 2, e.store(of(e.key("w", prompt(1, 80), 48, 80), 0), 1))
+	require.False(t, e.load(of(e.key("s", prompt(1, 80), 0, 80), 0), 1))
+	b.nothingHeld()
+}
+
+// TestIdleEngineLosesNothing: after ten minutes without a call but its pings it is registered, finds what it has
+// stored, and ends what it has begun to store.
+func TestIdleEngineLosesNothing(t *testing.T) {
+	for r, service := range map[release]string{since056: "ControllerService", since057: "ManagementService"} {
+		t.Run(r.String(), func(t *testing.T) {
+			var idle atomic.Int64
+			b := newBed(t, func(b *bed) {
+				b.now = func() time.Time { return time.Now().Add(time.Duration(idle.Load())) }
+			})
+			scheduler, worker := b.engine("scheduler", r), b.engine("worker", r)
+			worker.register(1, 1)
+			require.Equal(t, 3, worker.store(of(worker.key("w", prompt(1, 48), 0, 48), 0), 1))
+			slow := of(worker.key("w", prompt(1, 80), 48, 80), 0)
+			offsets, _ := worker.prepareStore(slow, 1)
+			require.Len(t, offsets, 2)
+			idle.Store(int64(10 * time.Minute))
+			b.registry.Look()
+			b.server.mu.Lock()
+			for _, c := range b.server.served {
+				c.mu.Lock()
+				c.swept = time.Time{}
+				c.mu.Unlock()
+			}
+			b.server.mu.Unlock()
+			for _, e := range []*engine{scheduler, worker} {
+				p, id := &mp.PingResponse{}, int64(1)
+				e.must(service+"/Ping", &mp.PingRequest{InstanceId: &id}, p)
+				require.True(t, p.Ok)
+			}
+			for i, at := range offsets {
+				copy(worker.segment()[at:at+chunkBytes], content(slow, 3+int64(i)))
+			}
+			require.True(t, worker.commitStore(slow, 1, nil))
+			k := scheduler.key("r", prompt(1, 80), 0, 80)
+			require.EqualValues(t, 5, scheduler.lookUp(k))
+			require.True(t, worker.load(of(k, 0), 1))
+			scheduler.end("r")
+			b.nothingHeld()
+		})
+	}
 }

@@ -58,6 +58,8 @@ func TestOverZMQ(t *testing.T) {
 		"TestRefusedRegistrationIsNotKept":        TestRefusedRegistrationIsNotKept,
 		"TestDeadWorkersAreForgotten":             TestDeadWorkersAreForgotten,
 		"TestRoomForOneWorkerMore":                TestRoomForOneWorkerMore,
+		"TestLoadBesideItsLookUp":                 TestLoadBesideItsLookUp,
+		"TestIdleEngineLosesNothing":              TestIdleEngineLosesNothing,
 	} {
 		t.Run(name, test)
 	}
