@@ -90,6 +90,7 @@ func (s *Server) lookUp(by caller, k *mp.IpcCacheServerKey) error {
 		return err
 	}
 	defer c.mu.Unlock()
+	s.setLooks(c)
 	key, err := parseKey(k, s.releaseOf(c))
 	if err == nil {
 		req := c.requests[key.request]
@@ -116,6 +117,13 @@ func (s *Server) lookUp(by caller, k *mp.IpcCacheServerKey) error {
 		return nil
 	}
 	return err
+}
+
+// setLooks notes that a client is a scheduler.
+func (s *Server) setLooks(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.looks = true
 }
 
 // releaseOf returns the release of a client.

@@ -297,3 +297,48 @@ func TestIdleEngineLosesNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestSchedulerBeforeItsWorkers: an engine whose worker has to register again, as with a new segment, finds nothing
+// that only the worker of another engine could load.
+func TestSchedulerBeforeItsWorkers(t *testing.T) {
+	b := newBed(t, nil)
+	other := b.engine("other", since057)
+	other.register(1, 1)
+	require.Zero(t, other.lookUp(other.key("r", prompt(1, 32), 0, 32)))
+	require.Equal(t, 2, other.store(of(other.key("r", prompt(1, 32), 0, 32), 0), 1))
+	require.EqualValues(t, 2, other.lookUp(other.key("r", prompt(1, 32), 0, 32)))
+	other.end("r")
+	e := b.engineAt(b.tcp(), "engine", since057) // of another process, as far as is known
+	require.Zero(t, e.lookUp(e.key("r", prompt(1, 32), 0, 32)))
+	e.register(2, 1)
+	require.Equal(t, 2, e.store(of(e.key("w", prompt(9, 32), 0, 32), 0), 2)) // it maps the segment
+	require.EqualValues(t, 2, e.lookUp(e.key("r", prompt(1, 32), 0, 32)))
+	require.True(t, e.load(of(e.key("r", prompt(1, 32), 0, 32), 0), 2))
+	e.end("r")
+	b.nothingHeld()
+}
+
+// TestOneOfTwoWorkersHasRegistered: nothing is found, since the other one could not load.
+func TestOneOfTwoWorkersHasRegistered(t *testing.T) {
+	b := newBed(t, nil)
+	e := b.engine("engine", since057)
+	for i := range int64(2) {
+		e.register(1+i, 2)
+	}
+	key := func(request string) *mp.IpcCacheServerKey {
+		k := e.key(request, prompt(1, 32), 0, 32)
+		k.WorldSize = 2
+		return k
+	}
+	for i := range int64(2) {
+		require.Equal(t, 2, e.store(of(key("w"), i), 1+i))
+	}
+	require.EqualValues(t, 2, e.lookUp(key("r")))
+	e.end("r")
+	b.server.unregister(2)
+	require.Zero(t, e.lookUp(key("r")))
+	e.register(2, 2)
+	require.EqualValues(t, 2, e.lookUp(key("r")))
+	e.end("r")
+	b.nothingHeld()
+}
