@@ -155,6 +155,13 @@ func testKVFaults(t *testing.T, r *kvRight, url string) {
 		s.leaseless()
 	}
 
+	// From here on nothing fails that a look-up has found. Above, the half of an engine that loads may notice later than
+	// the one that looks up that the server is there again: LMCache fails the load itself then.
+	failed := make([]int, len(both))
+	for i, e := range both {
+		failed[i] = strings.Count(e.words(), "KV load failure")
+	}
+
 	// A new memory of another size, which has room for less than the prompts of one step.
 	s.kill()
 	s.loseMemory()
@@ -203,8 +210,8 @@ func testKVFaults(t *testing.T, r *kvRight, url string) {
 		require.False(t, strings.Contains(line, s.segment) && !strings.Contains(line, "(deleted)"), "the engine has mapped the memory: %s", line)
 	}
 	s.leaseless()
-	for _, e := range both {
-		require.NotContains(t, e.words(), "KV load failure", "a look-up had found it")
+	for i, e := range both {
+		require.Equal(t, failed[i], strings.Count(e.words(), "KV load failure"), "a look-up had found it")
 		e.end()
 	}
 }

@@ -298,9 +298,19 @@ func (c *client) unpin(l *lookup, worker int, which func(i int) bool, reads uint
 			keys = append(keys, l.key(worker, i))
 		}
 	}
-	if len(keys) > 0 && c.session != nil {
+	switch {
+	case l.isDone(): // its lease would stay for what is reserved, too
+		c.release(l.lease)
+	case len(keys) > 0 && c.session != nil:
 		_ = c.session.Unpin(l.lease, keys) // it fails if all leases have ended
 	}
+}
+
+// isDone reports whether nothing is pinned any more, nor will be.
+func (l *lookup) isDone() bool {
+	return !l.pending && !slices.ContainsFunc(l.left, func(left []uint8) bool {
+		return slices.ContainsFunc(left, func(n uint8) bool { return n > 0 })
+	})
 }
 
 // status returns the chunks that a request has found, counted from 0; nil while lower levels are being asked.
@@ -407,9 +417,7 @@ func (c *client) forgetDone(req *request) {
 	at := -1
 	req.lookups = slices.DeleteFunc(req.lookups, func(l *lookup) bool {
 		at++
-		return at != last && !l.pending && !slices.ContainsFunc(l.left, func(left []uint8) bool {
-			return slices.ContainsFunc(left, func(n uint8) bool { return n > 0 })
-		})
+		return at != last && l.isDone()
 	})
 }
 

@@ -342,3 +342,20 @@ func TestOneOfTwoWorkersHasRegistered(t *testing.T) {
 	e.end("r")
 	b.nothingHeld()
 }
+
+// TestLookUpOfWhatIsBeingStored leaves no lease, even if nobody ends it: an engine that takes the server for unhealthy
+// does not.
+func TestLookUpOfWhatIsBeingStored(t *testing.T) {
+	b := newBed(t, nil)
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	k := of(e.key("w", prompt(1, 64), 32, 64), 0)
+	require.Equal(t, 2, e.store(of(e.key("w", prompt(1, 64), 0, 32), 0), 1))
+	offsets, _ := e.prepareStore(k, 1)
+	require.Len(t, offsets, 2)
+	require.EqualValues(t, 2, e.lookUp(e.key("r", prompt(1, 64), 0, 64)))
+	e.must("LookupService/FreeLookupLocks", &mp.FreeLookupLocksRequest{Key: e.key("r", prompt(1, 64), 0, 64), TpSize: 1}, &mp.FreeLookupLocksResponse{})
+	require.Equal(t, 1, b.registry.Counts().Leases, "of what is being stored")
+	require.True(t, e.commitStore(k, 1, nil))
+	require.Zero(t, b.registry.Counts().Leases)
+}

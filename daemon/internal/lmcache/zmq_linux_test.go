@@ -60,6 +60,7 @@ func TestOverZMQ(t *testing.T) {
 		"TestRoomForOneWorkerMore":                TestRoomForOneWorkerMore,
 		"TestLoadBesideItsLookUp":                 TestLoadBesideItsLookUp,
 		"TestIdleEngineLosesNothing":              TestIdleEngineLosesNothing,
+		"TestLookUpOfWhatIsBeingStored":           TestLookUpOfWhatIsBeingStored,
 	} {
 		t.Run(name, test)
 	}
