@@ -1,10 +1,11 @@
 """Starts one offline vLLM engine, whose KV a connector shares or nobody does, and has it do what lines on stdin say.
 
-    kv_engine.py --model FOLDER [--kv JSON] [--tp N] ...
+    kv_engine.py --model FOLDER [--kv JSON] [--max-tokens N] [--tp N] ...
 
---kv is vLLM's kv_transfer_config. Each line is a JSON list of prompts, which are lists of token ids, and is answered by a
-line on stdout: for each prompt its tokens, and how many tokens of the prompt were not computed. The first line comes
-when the engine is ready: {"ready": true}. The end of stdin ends it.
+--kv is vLLM's kv_transfer_config. Each line is a JSON list of prompts, which are lists of token ids or, with a cache_salt,
+vLLM's own form of these, and is answered by a line on stdout: for each prompt its tokens, and how many tokens of the
+prompt were not computed; and how often requests were preempted so far. The first line comes when the engine is ready:
+{"ready": true}. The end of stdin ends it.
 
 {"kill": PID, "at": "load" or "store"} has the process PID killed when our spec next promises a load (the scheduler has looked up,
 the worker has not copied), or when a worker is about to store; it needs an engine with one process. {"reset": true}
@@ -56,8 +57,8 @@ def work(a, stdin):
     if a.kv:
         from vllm.config import KVTransferConfig
         options["kv_transfer_config"] = KVTransferConfig(**a.kv)
-    llm = vllm.LLM(**{**common.engine_arguments(a), "block_size": 32, **options})
-    params = vllm.SamplingParams(**common.PARAMS)
+    llm = vllm.LLM(disable_log_stats=False, **{**common.engine_arguments(a), "block_size": 32, **options})
+    params = vllm.SamplingParams(**{**common.PARAMS, "max_tokens": a.max_tokens})
     print(json.dumps({"ready": True}), file=lines)
     for line in stdin:
         command = json.loads(line)
@@ -68,10 +69,11 @@ def work(a, stdin):
                 llm.reset_prefix_cache(reset_connector=True)
             print(json.dumps({"ready": True}), file=lines)
             continue
-        prompts = [{"prompt_token_ids": tokens} for tokens in command]
+        prompts = [p if isinstance(p, dict) else {"prompt_token_ids": p} for p in command]
         outputs = llm.generate(prompts, params, use_tqdm=False)
+        preempted = sum(m.value for m in llm.get_metrics() if m.name == "vllm:num_preemptions")
         print(json.dumps({"answers": [{"tokens": list(o.outputs[0].token_ids), "cached": o.num_cached_tokens or 0}
-                                      for o in outputs]}), file=lines)
+                                      for o in outputs], "preempted": int(preempted)}), file=lines)
     llm.llm_engine.engine_core.shutdown()  # in order, so that the connector ends, too
 
 
@@ -79,6 +81,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     common.add_engine_flags(parser, 0.25)
     parser.add_argument("--kv", type=json.loads, metavar="JSON")
+    parser.add_argument("--max-tokens", type=int, default=common.PARAMS["max_tokens"], metavar="N")
     a = parser.parse_args()
     stdin = os.fdopen(os.dup(0))  # the supervisor's child gets no stdin of its own
     supervise.run(lambda: work(a, stdin))

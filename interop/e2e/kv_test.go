@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +28,9 @@ type kvEngine struct {
 	t     testing.TB
 	stdin io.WriteCloser
 	lines *bufio.Reader
+	asked int // requests
+	// preempted is how many requests were, so far.
+	preempted int
 }
 
 type kvAnswer struct {
@@ -35,14 +39,20 @@ type kvAnswer struct {
 }
 
 // newLMCache starts an engine whose KV a release of LMCache shares through a server.
-func newLMCache(t testing.TB, release, url string) *kvEngine {
+func newLMCache(t testing.TB, release, url string, flags ...string) *kvEngine {
+	t.Helper()
+	return newLMCacheAs(t, "kv_both", release, url, flags...)
+}
+
+// newLMCacheAs is newLMCache for an engine with another role than to store and to load.
+func newLMCacheAs(t testing.TB, role, release, url string, flags ...string) *kvEngine {
 	t.Helper()
 	folders, err := lmcaches()
 	require.NoError(t, err)
 	return newKV(t, folders["lmcache_"+release], map[string]any{
-		"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
+		"kv_connector": "LMCacheMPConnector", "kv_role": role, "kv_load_failure_policy": "recompute",
 		"kv_connector_extra_config": map[string]any{"lmcache.mp.server_urls": []string{url}, "lmcache.mp.mq_timeout": 120, "lmcache.mp.heartbeat_interval": 2},
-	})
+	}, flags...)
 }
 
 // newKV starts an engine with a kv_transfer_config, whose packages are in a folder; without a config nobody shares its KV.
@@ -53,7 +63,7 @@ func newKV(t testing.TB, packages string, config map[string]any, flags ...string
 	if config != nil {
 		b, err := json.Marshal(config)
 		require.NoError(t, err)
-		args = append(args, "--kv", string(b))
+		args = append(slices.Clone(args), "--kv", string(b))
 	}
 	cmd := k.command(t, "kv_engine.py", args...)
 	if packages != "" {
@@ -86,13 +96,42 @@ func (e *kvEngine) next(v any) {
 // ask has it answer prompts, all at once.
 func (e *kvEngine) ask(prompts ...[]uint32) []kvAnswer {
 	e.t.Helper()
-	b, err := json.Marshal(prompts)
+	e.send(salted("", prompts...))
+	return e.answered()
+}
+
+// kvRequest is a prompt as vLLM takes it.
+type kvRequest struct {
+	Tokens []uint32 `json:"prompt_token_ids"`
+	Salt   string   `json:"cache_salt,omitempty"`
+}
+
+func salted(salt string, prompts ...[]uint32) (out []kvRequest) {
+	for _, p := range prompts {
+		out = append(out, kvRequest{p, salt})
+	}
+	return out
+}
+
+// send has it answer requests, all at once; answered waits for the answers.
+func (e *kvEngine) send(requests []kvRequest) {
+	e.t.Helper()
+	b, err := json.Marshal(requests)
 	require.NoError(e.t, err)
 	_, err = e.stdin.Write(append(b, '\n'))
 	require.NoError(e.t, err)
-	var said struct{ Answers []kvAnswer }
+	e.asked = len(requests)
+}
+
+func (e *kvEngine) answered() []kvAnswer {
+	e.t.Helper()
+	var said struct {
+		Answers   []kvAnswer
+		Preempted int
+	}
 	e.next(&said)
-	require.Len(e.t, said.Answers, len(prompts))
+	require.Len(e.t, said.Answers, e.asked)
+	e.preempted = said.Preempted
 	return said.Answers
 }
 
@@ -219,17 +258,21 @@ func testKV(t *testing.T, right [][]kvAnswer, one, other kvClient) {
 	second.end()
 }
 
-// leaseless waits until no lease is left.
+// leaseless waits until no lease is left, and for less than the five minutes after which a lock ends by time.
 func (s *cacheServer) leaseless() {
 	s.t.Helper()
 	bin, err := serveBinary()
 	require.NoError(s.t, err)
-	var out []byte
-	require.Eventually(s.t, func() bool {
-		out, err = exec.Command(bin, "serve", "status", "--json", "--socket", s.socket).Output()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		out, err := exec.Command(bin, "serve", "status", "--json", "--socket", s.socket).Output()
+		require.NoError(s.t, err)
 		var status struct{ Leases []json.RawMessage }
-		return err == nil && json.Unmarshal(out, &status) == nil && status.Leases != nil && len(status.Leases) == 0
-	}, patience, 50*time.Millisecond, "leases are left")
+		require.NoError(s.t, json.Unmarshal(out, &status))
+		if status.Leases != nil && len(status.Leases) == 0 {
+			return
+		}
+		require.True(s.t, time.Now().Before(end), "leases are left: %s", out)
+	}
 }
 
 // negate changes the sign of all numbers in the segment that are as large as those of a KV cache. Texts and sizes look

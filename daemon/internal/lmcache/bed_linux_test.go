@@ -40,7 +40,8 @@ type bed struct {
 	mo       memory.Options
 	o        Options
 	grace    time.Duration
-	most     int64 // bytes that a process may hold
+	most     int64 // bytes that a process may pin and reserve; 0 is 1 MiB
+	now      func() time.Time
 	lower    []tier.Lower
 	level    *memory.Level
 	store    *tier.Store
@@ -93,12 +94,13 @@ func withDisk(b *bed) {
 func (b *bed) start() {
 	b.Helper()
 	var err error
+	b.mo.Now = b.now
 	b.level, err = memory.Open(b.mo)
 	require.NoError(b, err)
 	b.store, err = tier.Open(context.Background(), tier.Options{Memory: b.level, Lower: b.lower})
 	require.NoError(b, err)
 	b.registry, err = registry.Open(registry.Options{
-		Store: b.store, Memory: b.level, Grace: cmp.Or(b.grace, time.Minute),
+		Store: b.store, Memory: b.level, Grace: cmp.Or(b.grace, time.Minute), Now: b.now,
 		Limits: registry.Limits{Connections: 64, Sessions: 64, Leases: 64, Held: cmp.Or(b.most, 1<<20), Longest: time.Hour, Ordinary: time.Minute},
 	})
 	require.NoError(b, err)

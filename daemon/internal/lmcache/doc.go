@@ -66,7 +66,8 @@
 // A load that fails may end its request, so a look-up finds nothing for workers that may be unable to load:
 // those of 0.5.6 that can't map the segment, and those of which it is not known yet. It is known by
 // /proc/PID/maps, or by what they have written to the segment. It finds nothing either if workers disagree
-// about their layout, or have groups that differ.
+// about their layout, or have groups that differ, or if fewer are registered than the engine has; those of
+// another scheduler are not counted, where processes are known.
 //
 // Engines number their requests alike. The load of a worker ends locks of look-ups with the same request ID
 // of its own engine, as far as processes tell, and only those of the objects that it has loaded.

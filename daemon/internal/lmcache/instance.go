@@ -264,7 +264,7 @@ func mapped(maps string, wanted func(file, path string) bool) string {
 // layoutsOf returns the layouts of the workers of the scheduler's engine; nil if they are not known, or in
 // doubt, or if a worker may be unable to load. A scheduler does not say which workers are its own: they are
 // those of its model, in its process or in children of it, if there are such; or else those that are
-// connected, if there are such.
+// connected, if there are such. Those of another scheduler are none of them: its own may have to register again.
 func (s *Server) layoutsOf(key rangeKey, conn *connection) []kv.Layout {
 	s.mu.Lock()
 	defer s.unlock()
@@ -291,12 +291,18 @@ func (s *Server) layouts(key rangeKey, conn *connection) []kv.Layout {
 			own = append(own, i)
 		}
 	}
+	if len(own) == 0 {
+		schedulers := s.schedulersBeside(conn.process)
+		isAnothers := func(i *instance) bool { return slices.ContainsFunc(schedulers, i.belongsTo) }
+		all, connected = slices.DeleteFunc(all, isAnothers), slices.DeleteFunc(connected, isAnothers)
+	}
 	switch {
 	case len(own) > 0:
 		all = own
 	case len(connected) > 0:
 		all = connected
-	case len(all) == 0:
+	}
+	if len(all) < key.world { // one that has not registered could not load
 		return nil
 	}
 	out := make([]kv.Layout, key.world)
@@ -316,6 +322,16 @@ func (s *Server) layouts(key rangeKey, conn *connection) []kv.Layout {
 		// The prefix that all have is of the same groups.
 		if !slices.EqualFunc(out[w].Groups, out[0].Groups, func(a, b kv.Group) bool { return a.Window == b.Window }) {
 			return nil
+		}
+	}
+	return out
+}
+
+// schedulersBeside returns the processes of schedulers but one. The caller has the lock.
+func (s *Server) schedulersBeside(one process.ID) (out []process.ID) {
+	for _, c := range s.served {
+		if c.looks && c.process != one {
+			out = append(out, c.process)
 		}
 	}
 	return out

@@ -45,6 +45,17 @@ func (l *lookup) key(worker, i int) tier.Key {
 // chunk returns which chunk an object is of.
 func (l *lookup) chunk(i int) int { return l.from + i/len(l.windows) }
 
+// pinned yields the objects that it pins.
+func (l *lookup) pinned(yield func(k tier.Key)) {
+	for w, left := range l.left {
+		for i, n := range left {
+			if n > 0 {
+				yield(l.key(w, i))
+			}
+		}
+	}
+}
+
 // object is an object of a chunk: of one group.
 type object struct {
 	key   tier.Key
@@ -81,6 +92,7 @@ func (s *Server) lookUp(by caller, k *mp.IpcCacheServerKey) error {
 		return err
 	}
 	defer c.mu.Unlock()
+	s.setLooks(c)
 	key, err := parseKey(k, s.releaseOf(c))
 	if err == nil {
 		req := c.requests[key.request]
@@ -107,6 +119,13 @@ func (s *Server) lookUp(by caller, k *mp.IpcCacheServerKey) error {
 		return nil
 	}
 	return err
+}
+
+// setLooks notes that a client is a scheduler.
+func (s *Server) setLooks(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.looks = true
 }
 
 // releaseOf returns the release of a client.
@@ -301,9 +320,19 @@ func (c *client) unpin(l *lookup, worker int, which func(i int) bool, reads uint
 			keys = append(keys, l.key(worker, i))
 		}
 	}
-	if len(keys) > 0 && c.session != nil {
+	switch {
+	case l.isDone(): // its lease would stay for what is reserved, too
+		c.release(l.lease)
+	case len(keys) > 0 && c.session != nil:
 		_ = c.session.Unpin(l.lease, keys) // it fails if all leases have ended
 	}
+}
+
+// isDone reports whether nothing is pinned any more, nor will be.
+func (l *lookup) isDone() bool {
+	return !l.pending && !slices.ContainsFunc(l.left, func(left []uint8) bool {
+		return slices.ContainsFunc(left, func(n uint8) bool { return n > 0 })
+	})
 }
 
 // status returns the chunks that a request has found, counted from 0; nil while lower levels are being asked.
@@ -410,9 +439,7 @@ func (c *client) forgetDone(req *request) {
 	at := -1
 	req.lookups = slices.DeleteFunc(req.lookups, func(l *lookup) bool {
 		at++
-		return at != last && !l.pending && !slices.ContainsFunc(l.left, func(left []uint8) bool {
-			return slices.ContainsFunc(left, func(n uint8) bool { return n > 0 })
-		})
+		return at != last && l.isDone()
 	})
 }
 

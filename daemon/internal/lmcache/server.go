@@ -196,6 +196,7 @@ type client struct {
 	version   release
 	connected bool
 	process   process.ID // of the last connection
+	looks     bool       // it has looked up, so it is a scheduler
 
 	mu       sync.Mutex        // a call on the session has it, and it guards what follows
 	session  *registry.Session // nil without a connection

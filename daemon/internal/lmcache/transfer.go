@@ -300,22 +300,53 @@ func (q *call) loadLease() string {
 // prepareRetrieve pins all chunks of a range, or none. With shared memory the answer says where they are,
 // otherwise it has the bytes.
 func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.PrepareRetrieveResponse {
-	call, err := s.begin(by, q.GetKey(), q.GetInstanceId())
+	p, keys, err := s.load(by, q, false)
+	// The limits of the process are no reason to refuse what a look-up has promised, and pins already.
+	if errors.Is(err, tier.ErrFull) && s.promised(by, q.GetKey().GetRequestId(), keys) {
+		p, _, err = s.load(by, q, true)
+	}
 	if err != nil {
 		s.refused("PrepareRetrieve", err)
-		return &mp.PrepareRetrieveResponse{}
+	}
+	return p
+}
+
+// promised reports whether look-ups of a request, of the engine of a worker, pin all of some objects.
+func (s *Server) promised(by caller, request string, keys []tier.Key) bool {
+	missing := make(map[tier.Key]bool, len(keys))
+	for _, k := range keys {
+		missing[k] = true
+	}
+	for _, owner := range s.ownersOf(request, by.conn.process) {
+		owner.mu.Lock()
+		if req := owner.requests[request]; req != nil {
+			for _, l := range req.lookups {
+				l.pinned(func(k tier.Key) { delete(missing, k) })
+			}
+		}
+		owner.mu.Unlock()
+	}
+	return len(missing) == 0
+}
+
+// load is prepareRetrieve, within the limits of the process, or, with promised, for what look-ups pin. It also
+// returns what it wants to pin.
+func (s *Server) load(by caller, q *mp.PrepareRetrieveRequest, promised bool) (*mp.PrepareRetrieveResponse, []tier.Key, error) {
+	none := &mp.PrepareRetrieveResponse{}
+	call, err := s.begin(by, q.GetKey(), q.GetInstanceId())
+	if err != nil {
+		return none, nil, err
 	}
 	defer call.c.mu.Unlock()
 	switch {
 	case call.worker == nil, call.from == call.to:
-		return &mp.PrepareRetrieveResponse{}
+		return none, nil, nil
 	case q.GetKey().GetEnd() > int64(len(call.key.tokens)/4): // fewer slots than the engine wants end it
-		s.refused("PrepareRetrieve", fmt.Errorf("lmcache: the range ends at %d, and there are %d tokens: %w", q.GetKey().GetEnd(), len(call.key.tokens)/4, fs.ErrInvalid))
-		return &mp.PrepareRetrieveResponse{}
+		return none, nil, fmt.Errorf("lmcache: the range ends at %d, and there are %d tokens: %w", q.GetKey().GetEnd(), len(call.key.tokens)/4, fs.ErrInvalid)
 	}
 	inline := call.worker.Inline
 	if inline && s.releaseOf(call.c) != since057 || !inline && !call.worker.Mapped {
-		return &mp.PrepareRetrieveResponse{}
+		return none, nil, nil
 	}
 	layout := call.worker.Layout.Groups
 	objects := make([]object, 0, len(call.objects))
@@ -325,15 +356,22 @@ func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.Pr
 		}
 	}
 	lease := call.loadLease()
-	placed, err := call.c.session.Pin(lease, keysOf(objects), s.o.Lock, false)
+	keys := keysOf(objects)
+	var placed []tier.Placed
+	if promised {
+		placed, err = call.c.session.PinAgain(lease, keys, s.o.Lock)
+	} else {
+		placed, err = call.c.session.Pin(lease, keys, s.o.Lock, false)
+	}
 	for _, p := range placed {
 		err = errors.Join(err, p.Err)
 	}
 	if err != nil {
-		s.refused("PrepareRetrieve", err)
-		s.counts.notLoaded(placed)
+		if !errors.Is(err, tier.ErrFull) { // else it may be tried again
+			s.counts.notLoaded(placed)
+		}
 		call.c.release(lease)
-		return &mp.PrepareRetrieveResponse{}
+		return none, keys, err
 	}
 	out := &mp.PrepareRetrieveResponse{Success: true}
 	if inline {
@@ -342,13 +380,12 @@ func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.Pr
 			size += len(p.Bytes) + bodyOverhead
 		}
 		if size > s.maxMessage-bodyOverhead { // gRPC would answer an error
-			s.refused("PrepareRetrieve", fmt.Errorf("lmcache: the chunks have %d bytes, and a message has %d at most", size, s.maxMessage))
 			call.c.release(lease)
-			return &mp.PrepareRetrieveResponse{}
+			return none, keys, fmt.Errorf("lmcache: the chunks have %d bytes, and a message has %d at most", size, s.maxMessage)
 		}
 		out.Data = appendBodies(nil, layout, objects, placed, call.from)
 		s.loaded(&call, objects)
-		return out
+		return out, keys, nil
 	}
 	slots := make([]slot, len(objects))
 	for at, i := range byGroup(objects, len(layout)) {
@@ -357,7 +394,7 @@ func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.Pr
 	}
 	out.EncodedContext = appendContext(nil, slots, len(layout) > 1, len(layout) > 1)
 	s.loaded(&call, objects)
-	return out
+	return out, keys, nil
 }
 
 // loaded counts what a worker was given.

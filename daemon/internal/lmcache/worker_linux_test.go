@@ -3,6 +3,7 @@ package lmcache
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -233,4 +234,126 @@ func TestRoomForOneWorkerMore(t *testing.T) {
 	require.Len(t, s.state.Instances, maxInstances)
 	require.Contains(t, s.state.Instances, "1")
 	require.Contains(t, s.state.Instances, "2")
+}
+
+// TestLoadBesideItsLookUp: what a look-up has found is loaded, however little more the process may hold.
+func TestLoadBesideItsLookUp(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.most = 4 * chunkBytes })
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	require.Equal(t, 3, e.store(of(e.key("w", prompt(1, 48), 0, 48), 0), 1))
+	k := e.key("r", prompt(1, 48), 0, 48)
+	require.EqualValues(t, 3, e.lookUp(k))
+	require.True(t, e.load(of(k, 0), 1))
+	b.nothingHeld()
+	e.end("r")
+
+	// What no look-up has found is refused beyond it.
+	require.Equal(t, 2, e.store(of(e.key("w", prompt(1, 80), 48, 80), 0), 1))
+	require.False(t, e.load(of(e.key("s", prompt(1, 80), 0, 80), 0), 1))
+	b.nothingHeld()
+}
+
+// TestIdleEngineLosesNothing: after ten minutes without a call but its pings it is registered, finds what it has
+// stored, and ends what it has begun to store.
+func TestIdleEngineLosesNothing(t *testing.T) {
+	for r, service := range map[release]string{since056: "ControllerService", since057: "ManagementService"} {
+		t.Run(r.String(), func(t *testing.T) {
+			var idle atomic.Int64
+			b := newBed(t, func(b *bed) {
+				b.now = func() time.Time { return time.Now().Add(time.Duration(idle.Load())) }
+			})
+			scheduler, worker := b.engine("scheduler", r), b.engine("worker", r)
+			worker.register(1, 1)
+			require.Equal(t, 3, worker.store(of(worker.key("w", prompt(1, 48), 0, 48), 0), 1))
+			slow := of(worker.key("w", prompt(1, 80), 48, 80), 0)
+			offsets, _ := worker.prepareStore(slow, 1)
+			require.Len(t, offsets, 2)
+			idle.Store(int64(10 * time.Minute))
+			b.registry.Look()
+			b.server.mu.Lock()
+			for _, c := range b.server.served {
+				c.mu.Lock()
+				c.swept = time.Time{}
+				c.mu.Unlock()
+			}
+			b.server.mu.Unlock()
+			for _, e := range []*engine{scheduler, worker} {
+				p, id := &mp.PingResponse{}, int64(1)
+				e.must(service+"/Ping", &mp.PingRequest{InstanceId: &id}, p)
+				require.True(t, p.Ok)
+			}
+			for i, at := range offsets {
+				copy(worker.segment()[at:at+chunkBytes], content(slow, 3+int64(i)))
+			}
+			require.True(t, worker.commitStore(slow, 1, nil))
+			k := scheduler.key("r", prompt(1, 80), 0, 80)
+			require.EqualValues(t, 5, scheduler.lookUp(k))
+			require.True(t, worker.load(of(k, 0), 1))
+			scheduler.end("r")
+			b.nothingHeld()
+		})
+	}
+}
+
+// TestSchedulerBeforeItsWorkers: an engine whose worker has to register again, as with a new segment, finds nothing
+// that only the worker of another engine could load.
+func TestSchedulerBeforeItsWorkers(t *testing.T) {
+	b := newBed(t, nil)
+	other := b.engine("other", since057)
+	other.register(1, 1)
+	require.Zero(t, other.lookUp(other.key("r", prompt(1, 32), 0, 32)))
+	require.Equal(t, 2, other.store(of(other.key("r", prompt(1, 32), 0, 32), 0), 1))
+	require.EqualValues(t, 2, other.lookUp(other.key("r", prompt(1, 32), 0, 32)))
+	other.end("r")
+	e := b.engineAt(b.tcp(), "engine", since057) // of another process, as far as is known
+	require.Zero(t, e.lookUp(e.key("r", prompt(1, 32), 0, 32)))
+	e.register(2, 1)
+	require.Equal(t, 2, e.store(of(e.key("w", prompt(9, 32), 0, 32), 0), 2)) // it maps the segment
+	require.EqualValues(t, 2, e.lookUp(e.key("r", prompt(1, 32), 0, 32)))
+	require.True(t, e.load(of(e.key("r", prompt(1, 32), 0, 32), 0), 2))
+	e.end("r")
+	b.nothingHeld()
+}
+
+// TestOneOfTwoWorkersHasRegistered: nothing is found, since the other one could not load.
+func TestOneOfTwoWorkersHasRegistered(t *testing.T) {
+	b := newBed(t, nil)
+	e := b.engine("engine", since057)
+	for i := range int64(2) {
+		e.register(1+i, 2)
+	}
+	key := func(request string) *mp.IpcCacheServerKey {
+		k := e.key(request, prompt(1, 32), 0, 32)
+		k.WorldSize = 2
+		return k
+	}
+	for i := range int64(2) {
+		require.Equal(t, 2, e.store(of(key("w"), i), 1+i))
+	}
+	require.EqualValues(t, 2, e.lookUp(key("r")))
+	e.end("r")
+	b.server.unregister(2)
+	require.Zero(t, e.lookUp(key("r")))
+	e.register(2, 2)
+	require.EqualValues(t, 2, e.lookUp(key("r")))
+	e.end("r")
+	b.nothingHeld()
+}
+
+// TestLookUpOfWhatIsBeingStored leaves no lease, even if nobody ends it: an engine that takes the server for unhealthy
+// does not.
+func TestLookUpOfWhatIsBeingStored(t *testing.T) {
+	b := newBed(t, nil)
+	e := b.engine("engine", since057)
+	e.register(1, 1)
+	k := of(e.key("w", prompt(1, 64), 32, 64), 0)
+	require.Equal(t, 2, e.store(of(e.key("w", prompt(1, 64), 0, 32), 0), 1))
+	offsets, _ := e.prepareStore(k, 1)
+	require.Len(t, offsets, 2)
+	require.EqualValues(t, 2, e.lookUp(e.key("r", prompt(1, 64), 0, 64)))
+	e.must("LookupService/FreeLookupLocks", &mp.FreeLookupLocksRequest{Key: e.key("r", prompt(1, 64), 0, 64), TpSize: 1}, &mp.FreeLookupLocksResponse{})
+	require.Equal(t, 1, b.registry.Counts().Leases, "of what is being stored")
+	require.True(t, e.commitStore(k, 1, nil))
+	require.Zero(t, b.registry.Counts().Leases)
 }

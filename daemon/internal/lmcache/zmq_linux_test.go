@@ -58,6 +58,9 @@ func TestOverZMQ(t *testing.T) {
 		"TestRefusedRegistrationIsNotKept":        TestRefusedRegistrationIsNotKept,
 		"TestDeadWorkersAreForgotten":             TestDeadWorkersAreForgotten,
 		"TestRoomForOneWorkerMore":                TestRoomForOneWorkerMore,
+		"TestLoadBesideItsLookUp":                 TestLoadBesideItsLookUp,
+		"TestIdleEngineLosesNothing":              TestIdleEngineLosesNothing,
+		"TestLookUpOfWhatIsBeingStored":           TestLookUpOfWhatIsBeingStored,
 	} {
 		t.Run(name, test)
 	}

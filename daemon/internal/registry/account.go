@@ -19,7 +19,7 @@ func (l *lease) Charge(c tier.Charge) error {
 	r := l.s.registry
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !c.Had && !r.mayCharge(l.s.client, c) {
+	if !c.Had && !r.mayCharge(l.s.client, c, l.again) {
 		return fmt.Errorf("it is beyond what the process may have beside others; release some: %w", tier.ErrFull)
 	}
 	l.charge(1, c.Size)
@@ -27,12 +27,14 @@ func (l *lease) Charge(c tier.Charge) error {
 }
 
 // mayCharge reports whether a client may have one more object. What several clients have takes room, and
-// a record of an object, once.
-func (r *Registry) mayCharge(c *Client, one tier.Charge) bool {
+// a record of an object, once. What a lease has again takes no more than a record of a pin.
+func (r *Registry) mayCharge(c *Client, one tier.Charge, again bool) bool {
 	l := r.limits
-	return l.bytes().allows(c.charged.bytes, one.Size, l.Memory-one.Bytes) &&
-		quarter(l.Objects).allows(c.charged.objects, 1, l.Objects-one.Objects) &&
-		quarter(l.Pins).allows(c.charged.objects, 1, l.Pins-one.Pins)
+	if !quarter(l.Pins).allows(c.charged.objects, 1, l.Pins-one.Pins) {
+		return false
+	}
+	return again || l.bytes().allows(c.charged.bytes, one.Size, l.Memory-one.Bytes) &&
+		quarter(l.Objects).allows(c.charged.objects, 1, l.Objects-one.Objects)
 }
 
 // Credit implements tier.Account.

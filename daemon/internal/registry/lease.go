@@ -27,6 +27,7 @@ type lease struct {
 	t    *tier.StoreLease // set by the request that opens it
 
 	removed bool // from the session; guarded by the lock of the registry
+	again   bool // see PinAgain; guarded by the lock of the registry
 	// interest is until when the lease stays without objects, for what is pending. A request sets it.
 	interest time.Time
 }

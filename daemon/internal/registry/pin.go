@@ -15,6 +15,16 @@ import (
 // PinPrefix. 0 is the ordinary time. ErrFull is also the answer about what would be beyond the limits of
 // the process.
 func (u *Session) Pin(name string, keys []tier.Key, d time.Duration, prefix bool) ([]tier.Placed, error) {
+	return u.pin(name, keys, d, prefix, false)
+}
+
+// PinAgain is Pin for objects that another lease is known to pin for the same engine: they take no more room,
+// so the limit of bytes does not refuse them, and the process is charged all the same.
+func (u *Session) PinAgain(name string, keys []tier.Key, d time.Duration) ([]tier.Placed, error) {
+	return u.pin(name, keys, d, false, true)
+}
+
+func (u *Session) pin(name string, keys []tier.Key, d time.Duration, prefix, pinned bool) ([]tier.Placed, error) {
 	l, err := u.begin(name)
 	if err != nil {
 		return nil, err
@@ -25,12 +35,22 @@ func (u *Session) Pin(name string, keys []tier.Key, d time.Duration, prefix bool
 		if l, err = u.s.open(l, name, d); err != nil {
 			return nil, err
 		}
+		l.setAgain(pinned)
 		placed = l.pin(keys, prefix)
+		l.setAgain(false)
 	}
 	if !slices.ContainsFunc(placed, isPlaced) {
 		l.releaseEmpty()
 	}
 	return placed, closedAmong(placed)
+}
+
+// setAgain notes whether another lease has what this one is about to pin.
+func (l *lease) setAgain(again bool) {
+	r := l.s.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l.again = again
 }
 
 // isPlaced reports whether an object is the lease's.

@@ -2,8 +2,12 @@ package registry
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/daemon/internal/process"
+	"github.com/ringcache/ringcache/tier"
 )
 
 // TestShares: however many processes take all that they may have, one after the other, there is some for
@@ -50,4 +54,37 @@ func TestShares(t *testing.T) {
 	require.True(t, quarter(0).allows(1<<40, 1, -1), "without a limit")
 	require.True(t, share{limit: 10}.allows(9, 1, -1), "which is not shared")
 	require.False(t, share{limit: 10}.allows(10, 1, -1))
+}
+
+// TestPinAgain: what another lease pins is no more bytes, so their limit does not refuse it; it is charged, and a limit
+// of pins is one for it, too.
+func TestPinAgain(t *testing.T) {
+	limits := ordinary
+	limits.Held, limits.Pins = 3000, 12
+	b := newBed(t, limits)
+	b.put("a", "b")
+	u := b.user(process.Unknown(), "session-1")
+	pin := func(placed []tier.Placed, err error) (n int) {
+		t.Helper()
+		require.NoError(t, err)
+		for _, p := range placed {
+			if p.Err == nil {
+				n++
+			} else {
+				require.ErrorIs(t, p.Err, tier.ErrFull)
+			}
+		}
+		return n
+	}
+	require.Equal(t, 2, pin(u.Pin("look-up", keys("a", "b"), time.Hour, false)))
+	require.Equal(t, 1, pin(u.Pin("load", keys("a", "b"), time.Hour, false)), "within the limit of bytes")
+	b.release(u, "load")
+	require.Equal(t, 1, pin(u.PinAgain("load", keys("a", "b"), time.Hour)), "within the limit of pins")
+	limits.Pins = 0
+	b.registry.SetLimits(limits)
+	require.Equal(t, 2, pin(u.PinAgain("load", keys("a", "b"), time.Hour)))
+	require.EqualValues(t, 4000, b.registry.Counts().Held)
+	require.Zero(t, pin(u.Pin("load 2", keys("a"), time.Hour, false)))
+	b.release(u, "load", "look-up")
+	require.Zero(t, b.registry.Counts().Held)
 }

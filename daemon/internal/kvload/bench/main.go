@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command bench times the calls of LMCache's connector to `ringcache serve` and to LMCache's own servers, in one run
 // and in turns, with one client: package kvload. bench/README.md has how to run it.
 package main
