@@ -119,3 +119,12 @@ def load_image(spec, folder):
         return pattern(spec["pattern"], *spec["size"])
     with Image.open(path) as image:
         return image.convert("RGB")
+
+
+def running(pid):
+    """Whether the process lives: one that has ended and was not yet waited for does not."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -9,6 +9,8 @@ import os
 import signal
 import time
 
+import common
+
 FIELDS = "calls", "items", "loads", "saves"
 
 
@@ -68,7 +70,7 @@ class Observed:
         if pid:
             with contextlib.suppress(ProcessLookupError):  # another worker was first
                 os.kill(pid, signal.SIGKILL)
-            while running(pid):
+            while common.running(pid):
                 time.sleep(0.001)
         if until:
             open(until + ".reached", "w").close()
@@ -78,12 +80,3 @@ class Observed:
     def encoder_counts(self):
         """What was counted, and whether an armed kill still waits for its moment."""
         return {**self._observed, "armed": self._armed is not None}
-
-
-def running(pid):
-    """Whether the process lives: one that has ended and was not yet waited for does not."""
-    try:
-        with open("/proc/%d/stat" % pid) as f:
-            return f.read().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

@@ -25,15 +25,6 @@ if __name__ == "__mp_main__":
     supervise.die_with_parent()
 
 
-def runs(pid):
-    """Reports whether a process has not ended. Its parent may be slow to wait for it."""
-    try:
-        with open("/proc/%d/stat" % pid) as f:
-            return f.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def arm(pid, at):
     """Has a process killed in front of the next load or store."""
     from ringcache.vllm._block_worker import BlockWorker
@@ -44,7 +35,7 @@ def arm(pid, at):
     def killed(*args):
         setattr(owner, name, real)
         os.kill(pid, signal.SIGKILL)
-        while runs(pid):
+        while common.running(pid):
             pass
         return real(*args)
 

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/kvload"
 	"github.com/ringcache/ringcache/daemon/internal/lmcache"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
@@ -93,7 +94,8 @@ func (r *kvDaemonRole) serve() (err error) {
 	}
 	defer func() { err = errors.Join(err, all.Check()); all.Close() }()
 	server, err := lmcache.NewServer(lmcache.Options{
-		Registry: all, Segment: level.Segment(), Dir: r.Dir, ChunkSize: kvChunk, State: filepath.Join(r.Dir, "kv-load.engines"),
+		Registry: all, Rooms: &fair.Rooms{Turns: fair.NewTurns(4), Bodies: fair.NewBudget(lmcache.RoomOfBodies)},
+		Store: store, Memory: level, Segment: level.Segment(), Dir: r.Dir, ChunkSize: kvChunk, State: filepath.Join(r.Dir, "kv-load.engines"),
 		Logger: slog.New(slog.NewTextHandler(complaints{}, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	if err != nil {
