@@ -4,11 +4,11 @@
 // A [Server] is the part that serves: it lets engines in other processes share the objects of a
 // tier.Store over the protocol of package daemon/wire, which docs/daemon.md describes.
 //
-// # Promises
+// # Leases
 //
-// A client is a session, and a session belongs to the process that connected. What a session was promised,
-// its leases with what they pin and reserve, stands in the shared segment and survives the daemon: the memory
-// level owns it. It ends by the client's word, with its time, or with the client's process; not with a
+// A client is a session, and a session belongs to the process that connected. The leases of a
+// session, with what they pin and reserve, stand in the shared segment and survive the daemon: the memory
+// level owns them. A lease ends by the client's word, with its time, or with the client's process; not with a
 // connection, and not with the daemon. Reservations end a while after it, since the client may be writing.
 // The next daemon over the same segment takes all of it over, and keeps it for a grace time until the client
 // comes back.

@@ -19,7 +19,7 @@ type ServerOptions struct {
 	Memory tier.MemoryLevel
 	// ShmDir is the directory of Memory's segment, /dev/shm if empty.
 	ShmDir string
-	// Grace is how long promises of the daemon before are kept for a client that has not come back. 0 is
+	// Grace is how long leases of the daemon before are kept for a client that has not come back. 0 is
 	// 30 seconds.
 	Grace  time.Duration
 	Limits Limits

@@ -35,7 +35,7 @@ type RunOptions struct {
 
 // Run is the whole daemon: it opens the levels and the socket, serves until ctx ends or the process gets
 // SIGTERM or SIGINT, and closes everything: no new requests, pending writes to lower levels are done as far
-// as Config.Drain allows, and the rest stays in the segment for the next daemon, with all promises. A second
+// as Config.Drain allows, and the rest stays in the segment for the next daemon, with all leases. A second
 // signal makes Run return at once, with an error and nothing closed, as if the process had been killed; the
 // process should end then. SIGHUP makes it read its configuration again.
 //
@@ -71,7 +71,7 @@ func Run(ctx context.Context, o RunOptions) error {
 				default: // one is asked for already
 				}
 			case stopping:
-				return fmt.Errorf("ended at once by a second signal, %v: what was still to be written, and all promises, are in the segment for the next daemon", s)
+				return fmt.Errorf("ended at once by a second signal, %v: what was still to be written, and all leases, are in the segment for the next daemon", s)
 			default:
 				stopping = true
 				r.log.Info("ending", "signal", s.String())

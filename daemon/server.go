@@ -55,7 +55,7 @@ type Server struct {
 	closing   bool
 }
 
-// NewServer takes over what the daemon before had promised, and returns a server, which has to be ended by
+// NewServer takes over the leases of the daemon before, and returns a server, which has to be ended by
 // Shutdown. Leases of processes that are dead end at once; the others wait for their clients.
 func NewServer(o ServerOptions) (*Server, error) {
 	if err := o.Validate(); err != nil {

@@ -59,7 +59,7 @@ class Engine:
         self.blocks.step()
         assert not self.blocks._requests
         assert not self.blocks._blocks
-        assert not self.blocks._pins.owed
+        assert not self.blocks._pins.to_unpin
         assert self.daemon.held() == set()
 
 

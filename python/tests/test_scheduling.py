@@ -72,7 +72,7 @@ def end(s: Scheduling, *requests: Request) -> None:
     assert not s._requests
     assert not s._entries
     assert not s._under_way
-    assert not s._pins.owed
+    assert not s._pins.to_unpin
 
 
 def held(daemon: Standin) -> set[str]:
@@ -527,7 +527,7 @@ def test_release_waits_for_a_daemon_that_is_away(daemon: Standin, scheduling: Sc
     assert held(daemon) == set()
 
 
-def test_release_that_is_owed_spares_what_is_pinned_again(
+def test_pending_release_spares_what_is_pinned_again(
     daemon: Standin, scheduling: Scheduling
 ) -> None:
     daemon.put("a", DATA, NOTE)
@@ -636,14 +636,14 @@ def test_nothing_grows_while_the_daemon_is_away(daemon: Standin, scheduling: Sch
         scheduling.available(request, 0)
         scheduling.finished(request.request_id)
         scheduling.step()
-    assert set(scheduling._pins.owed) <= {"a"}, "nothing else was asked for"
+    assert set(scheduling._pins.to_unpin) <= {"a"}, "nothing else was asked for"
     daemon.start()
     scheduling._client._retry_at = 0
     end(scheduling, first)
     assert held(daemon) == set()
 
 
-def test_release_that_is_owed_waits_for_a_load_under_way(
+def test_pending_release_waits_for_a_load_under_way(
     daemon: Standin, scheduling: Scheduling
 ) -> None:
     daemon.put("a", DATA, NOTE)

@@ -7,7 +7,7 @@
 // An engine has a client for its scheduler, and one for each worker. Each is a session of the registry, and
 // belongs to the process that connected; by TCP that is not known. By gRPC a client is known by the ID that
 // LMCache sends with every call. By ZMQ it sends none, and a client is its connection: after another one,
-// as after a restart of the daemon, it is another client, to which nothing was promised. A worker stays
+// as after a restart of the daemon, it is another client, without leases. A worker stays
 // registered, as it names itself. All that a client may rely on is a lease of its session:
 //
 //   - A look-up pins what it has found, for the scheduler. Each look-up of a request has a lease of its own, so a chunk

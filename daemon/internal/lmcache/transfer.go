@@ -301,8 +301,8 @@ func (q *call) loadLease() string {
 // otherwise it has the bytes.
 func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.PrepareRetrieveResponse {
 	p, keys, err := s.load(by, q, false)
-	// The limits of the process are no reason to refuse what a look-up has promised, and pins already.
-	if errors.Is(err, tier.ErrFull) && s.promised(by, q.GetKey().GetRequestId(), keys) {
+	// The limits of the process are no reason to refuse what a look-up has found, and pins already.
+	if errors.Is(err, tier.ErrFull) && s.lookUpsPin(by, q.GetKey().GetRequestId(), keys) {
 		p, _, err = s.load(by, q, true)
 	}
 	if err != nil {
@@ -311,8 +311,8 @@ func (s *Server) prepareRetrieve(by caller, q *mp.PrepareRetrieveRequest) *mp.Pr
 	return p
 }
 
-// promised reports whether look-ups of a request, of the engine of a worker, pin all of some objects.
-func (s *Server) promised(by caller, request string, keys []tier.Key) bool {
+// lookUpsPin reports whether look-ups of a request, of the engine of a worker, pin all of some objects.
+func (s *Server) lookUpsPin(by caller, request string, keys []tier.Key) bool {
 	missing := make(map[tier.Key]bool, len(keys))
 	for _, k := range keys {
 		missing[k] = true
@@ -329,9 +329,9 @@ func (s *Server) promised(by caller, request string, keys []tier.Key) bool {
 	return len(missing) == 0
 }
 
-// load is prepareRetrieve, within the limits of the process, or, with promised, for what look-ups pin. It also
+// load is prepareRetrieve, within the limits of the process, or, with pinned, for what look-ups pin. It also
 // returns what it wants to pin.
-func (s *Server) load(by caller, q *mp.PrepareRetrieveRequest, promised bool) (*mp.PrepareRetrieveResponse, []tier.Key, error) {
+func (s *Server) load(by caller, q *mp.PrepareRetrieveRequest, pinned bool) (*mp.PrepareRetrieveResponse, []tier.Key, error) {
 	none := &mp.PrepareRetrieveResponse{}
 	call, err := s.begin(by, q.GetKey(), q.GetInstanceId())
 	if err != nil {
@@ -358,7 +358,7 @@ func (s *Server) load(by caller, q *mp.PrepareRetrieveRequest, promised bool) (*
 	lease := call.loadLease()
 	keys := keysOf(objects)
 	var placed []tier.Placed
-	if promised {
+	if pinned {
 		placed, err = call.c.session.PinAgain(lease, keys, s.o.Lock)
 	} else {
 		placed, err = call.c.session.Pin(lease, keys, s.o.Lock, false)

@@ -3,7 +3,7 @@
 //
 // A connection first enters the [Registry] for its process ([Registry.Enter]), and then joins a session
 // of its protocol ([Registry.Join]). A session has one connection at a time: the next one of the same
-// process takes it over. What the session was promised does not depend on connections. It ends by the
+// process takes it over. The leases of a session do not depend on connections. They end by the
 // session's own word, with its time, and with the process.
 //
 // # Who owns what
@@ -21,7 +21,7 @@
 // identified nothing stays.
 //
 // Everything is done to the store first, and then to the registry: a kill between the two leaves no
-// promise without a record.
+// lease without a record.
 //
 // # Locks
 //

@@ -183,7 +183,7 @@ func (u *Session) begin(name string) (*lease, error) {
 	return s.leases[name], nil
 }
 
-// Leave ends the use of a session. What it was promised stays, but for a process whose death can't be
+// Leave ends the use of a session. Its leases stay, but for a process whose death can't be
 // noticed: that has the grace time to come back.
 func (u *Session) Leave() {
 	s, r := u.s, u.s.registry

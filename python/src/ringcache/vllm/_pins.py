@@ -49,7 +49,7 @@ class Pins:
         #: Whether this process can map the segment: else nothing is to be promised.
         self.mappable = False
         #: Names that are to be released.
-        self.owed: dict[str, None] = {}
+        self.to_unpin: dict[str, None] = {}
 
     def ask(self, names: Sequence[str], *, prefix: bool = False) -> Items | None:
         """Pin what is there of names; None if the call failed. ``prefix`` is that of
@@ -87,22 +87,22 @@ class Pins:
     def keep(self, names: Iterable[str]) -> None:
         """They are needed, whatever was said of them before."""
         for name in names:
-            self.owed.pop(name, None)
+            self.to_unpin.pop(name, None)
 
     def drop(self, names: Iterable[str]) -> None:
         """They are not needed, and released with the next :meth:`release`."""
         for name in names:
-            self.owed[name] = None
+            self.to_unpin[name] = None
 
     def release(self, busy: Callable[[str], bool], *, last: bool = False) -> None:
         """Release what was dropped. What workers may be copying (``busy``) stays pinned, also if
         it was asked for anew in vain. With ``last`` nothing else is pinned, and the lease ends."""
-        if not self.owed:
+        if not self.to_unpin:
             return
         if self._clock() >= self._ends:
-            self.owed.clear()  # the lease has ended
+            self.to_unpin.clear()  # the lease has ended
             return
-        names = [name for name in self.owed if not busy(name)]
+        names = [name for name in self.to_unpin if not busy(name)]
         if not names:
             return
         try:
@@ -110,7 +110,7 @@ class Pins:
         except RingcacheError as e:
             if getattr(e, "kind", "") == "invalid":  # then it is again, the next time
                 _logger.warning("The daemon refused a release: %s", e)
-                self.owed.clear()
+                self.to_unpin.clear()
             return
         self.keep(names)
 
@@ -123,7 +123,7 @@ class Pins:
             except RingcacheError as e:
                 _logger.debug("The lease %s was not released: %s", self._lease, e)
         self._lease = lease
-        self.owed.clear()
+        self.to_unpin.clear()
 
     def _seen(self, segment: Segment) -> None:
         if segment == self._segment:
