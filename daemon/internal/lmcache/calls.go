@@ -76,7 +76,7 @@ var methods = map[string]method{
 	}),
 	"Ping": on(func(s *Server, c caller, q *mp.PingRequest) (proto.Message, error) {
 		s.note(c)
-		return &mp.PingResponse{Ok: s.ping(c, q.InstanceId)}, nil
+		return &mp.PingResponse{Ok: s.workers.ping(c, q.InstanceId)}, nil
 	}),
 	"Clear": on(func(s *Server, c caller, _ *mp.ClearRequest) (proto.Message, error) {
 		return &mp.ClearResponse{}, s.clear(c)
@@ -111,11 +111,11 @@ var methods = map[string]method{
 	}),
 
 	"RegisterKvCacheEngineDrivenContext": on(func(s *Server, c caller, q *mp.RegisterKvCacheEngineDrivenContextRequest) (proto.Message, error) {
-		name, size, err := s.register(c, q)
+		name, size, err := s.workers.register(c, q)
 		return &mp.RegisterKvCacheEngineDrivenContextResponse{ShmName: name, PoolSize: size}, err
 	}),
 	"UnregisterKvCacheEngineDrivenContext": on(func(s *Server, _ caller, q *mp.UnregisterKvCacheEngineDrivenContextRequest) (proto.Message, error) {
-		s.unregister(q.InstanceId)
+		s.workers.unregister(q.InstanceId)
 		return &mp.UnregisterKvCacheEngineDrivenContextResponse{}, nil
 	}),
 	"PrepareStore": on(func(s *Server, c caller, q *mp.PrepareStoreRequest) (proto.Message, error) {

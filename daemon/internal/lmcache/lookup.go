@@ -169,7 +169,7 @@ func (s *Server) newLookup(c *client, key rangeKey) (*lookup, error) {
 		asked: asked{size, len(key.tokens) / 4, key.computed},
 	}
 	l.answer = l.from
-	layouts := s.layoutsOf(key, c.conn)
+	layouts := s.workers.layoutsOf(key, c.conn)
 	reason := noReason
 	switch {
 	case layouts == nil:

@@ -52,7 +52,6 @@ type Server struct {
 
 	patience   time.Duration // for lower levels
 	maxMessage int
-	segment    string // see segmentOf
 
 	counts counts
 	events events
@@ -62,13 +61,13 @@ type Server struct {
 
 	saving sync.Mutex // a goroutine that writes the file has it
 
-	mu     sync.Mutex // guards what follows, for moments
-	state  state
-	dirty  bool                            // the file is older than state
-	served map[string]*client              // by ID: with a connection, or with look-ups
-	owners map[string]map[*client]struct{} // by request: whose look-ups a worker's load may end
-	chains *chains
-	asked  map[int64]bool // unknown workers that were told so by a Ping
+	mu      sync.Mutex // guards what follows, for moments
+	state   state
+	dirty   bool                            // the file is older than state
+	served  map[string]*client              // by ID: with a connection, or with look-ups
+	owners  map[string]map[*client]struct{} // by request: whose look-ups a worker's load may end
+	chains  *chains
+	workers workers
 }
 
 // LockTime is how long a request may wait between its look-up and its load, and a store until its end.
@@ -92,15 +91,16 @@ func NewServer(o Options) (*Server, error) {
 		o.Lock = LockTime
 	}
 	s := &Server{
-		o: o, log: o.Logger, served: map[string]*client{}, owners: map[string]map[*client]struct{}{}, asked: map[int64]bool{},
+		o: o, log: o.Logger, served: map[string]*client{}, owners: map[string]map[*client]struct{}{},
 		patience: maxPending, maxMessage: maxMessage,
 	}
+	s.workers = workers{s: s, asked: map[int64]bool{}}
 	s.events.init(o)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if o.Dir != "" {
-		s.segment = segmentOf(filepath.Join(o.Dir, o.Segment.Name))
+		s.workers.segment = segmentOf(filepath.Join(o.Dir, o.Segment.Name))
 	}
 	var err error
 	if s.state, err = loadState(o.State, o.Segment.Generation); err != nil {

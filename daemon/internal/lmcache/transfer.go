@@ -46,7 +46,7 @@ func (s *Server) begin(by caller, k *mp.IpcCacheServerKey, instance int64) (q ca
 		return call{}, err
 	}
 	size := s.chunkSize()
-	q = call{c: c, key: key, worker: s.workerOf(by, instance, key), from: key.from / size, to: key.to / size}
+	q = call{c: c, key: key, worker: s.workers.workerOf(by, instance, key), from: key.from / size, to: key.to / size}
 	if q.worker == nil || q.from == q.to {
 		begun = true
 		return q, nil
@@ -226,7 +226,7 @@ func (s *Server) commitStore(by caller, q *mp.CommitStoreRequest) bool {
 	if len(keys) == 0 {
 		return false
 	}
-	s.setMapped(q.GetInstanceId())
+	s.workers.setMapped(q.GetInstanceId())
 	if err := call.commit(lease, keys); err != nil {
 		s.refused("CommitStore", err)
 		return false
@@ -265,7 +265,7 @@ func (s *Server) commitBodies(q *call, m *mp.CommitStoreRequest) bool {
 		q.c.release(lease)
 		return false
 	}
-	s.setInline(m.GetInstanceId())
+	s.workers.setInline(m.GetInstanceId())
 	if s.releaseOf(q.c) != since057 {
 		return giveUp(fmt.Errorf("lmcache: the engine can't map the segment %s, and its LMCache sends bytes as a pickle, which is never read; use LMCache 0.5.7, or give the engine the /dev/shm of this server: %w",
 			s.o.Segment.Name, fs.ErrInvalid))

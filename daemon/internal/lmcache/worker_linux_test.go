@@ -131,7 +131,7 @@ func TestWorkerThatIsNotKnownToMap(t *testing.T) {
 	require.Equal(t, 2, first.store(of(first.key("w", prompt(1, 32), 0, 32), 0), 1))
 	e := b.engineAt(b.tcp(), "second", since057)
 	e.register(2, 1)
-	b.server.unregister(1)
+	b.server.workers.unregister(1)
 	find := func(want int) {
 		t.Helper()
 		require.EqualValues(t, want, e.lookUp(e.key("r", prompt(1, 32), 0, 32)))
@@ -333,7 +333,7 @@ func TestOneOfTwoWorkersHasRegistered(t *testing.T) {
 	}
 	require.EqualValues(t, 2, e.lookUp(key("r")))
 	e.end("r")
-	b.server.unregister(2)
+	b.server.workers.unregister(2)
 	require.Zero(t, e.lookUp(key("r")))
 	e.register(2, 2)
 	require.EqualValues(t, 2, e.lookUp(key("r")))

@@ -17,42 +17,50 @@ import (
 	"github.com/ringcache/ringcache/kv"
 )
 
+// workers are the registered workers of engines: which layout each has, whose it is, and whether it can load.
+// The state of the server has them, and its lock guards them.
+type workers struct {
+	s       *Server
+	segment string         // see segmentOf
+	asked   map[int64]bool // unknown workers that were told so by a Ping
+}
+
 // maxInstances bounds the registered workers.
 const maxInstances = 1024
 
 // register registers a worker, and returns where it finds the chunks: no name if not in shared memory.
-func (s *Server) register(
+func (w *workers) register(
 	by caller, q *mp.RegisterKvCacheEngineDrivenContextRequest,
 ) (name string, bytes int64, err error) {
-	c, err := s.clientOf(by)
+	c, err := w.s.clientOf(by)
 	if err != nil {
 		return "", 0, err
 	}
 	defer c.mu.Unlock()
-	s.mu.Lock()
-	defer s.unlock()
-	size, err := s.settleChunk(1)
+	w.s.mu.Lock()
+	defer w.s.unlock()
+	size, err := w.s.settleChunk(1)
 	var layout kv.Layout
 	if err == nil {
-		layout, err = parseLayout(q, s.o.Engine, size)
+		layout, err = parseLayout(q, w.s.o.Engine, size)
 	}
 	if err != nil {
 		return "", 0, err
 	}
-	if s.o.Bodies && c.version != since057 {
+	if w.s.o.Bodies && c.version != since057 {
 		return "", 0, fmt.Errorf("lmcache: this server is configured to send bytes within messages, and the engine's LMCache sends those as a pickle only; use LMCache 0.5.7, or shared memory: %w", fs.ErrInvalid)
 	}
 	i := &instance{
 		Layout: layout, Worker: allWorkers, Client: c.id, Process: by.conn.process,
-		Parent: parentOf(by.conn.process.PID), Inline: s.o.Bodies,
+		Parent: parentOf(by.conn.process.PID), Inline: w.s.o.Bodies,
 	}
 	key := instanceID(q.InstanceId)
-	before := s.state.Instances[key]
+	before := w.s.state.Instances[key]
 	if before == nil {
-		s.state.forgetDead()
+		w.s.state.forgetDead()
 	}
-	if before == nil && len(s.state.Instances) >= maxInstances && !s.forgetInstance() {
-		return "", 0, fmt.Errorf("lmcache: %d workers are registered, and no more can be: end some engines", len(s.state.Instances))
+	if before == nil && len(w.s.state.Instances) >= maxInstances && !w.forgetInstance() {
+		return "", 0, fmt.Errorf("lmcache: %d workers are registered, and no more can be: end some engines", len(w.s.state.Instances))
 	}
 	if before != nil && before.Layout.Model == layout.Model && before.Layout.World == layout.World {
 		i.Worker = before.Worker
@@ -64,26 +72,26 @@ func (s *Server) register(
 	if layout.World == 1 {
 		i.Worker = 0
 	}
-	s.state.Instances[key] = i
-	s.state.remember(layout)
-	delete(s.asked, q.InstanceId)
-	s.dirty = true
-	s.log.Info("a worker was registered", "model", layout.Model, "workers", layout.World, "pid", by.conn.process.PID,
+	w.s.state.Instances[key] = i
+	w.s.state.remember(layout)
+	delete(w.asked, q.InstanceId)
+	w.s.dirty = true
+	w.s.log.Info("a worker was registered", "model", layout.Model, "workers", layout.World, "pid", by.conn.process.PID,
 		"client", c.version.String(), "bytes", layout.Groups[0].Bytes())
-	if s.o.Bodies {
+	if w.s.o.Bodies {
 		return "", 0, nil
 	}
-	return s.o.Segment.Name, s.o.Segment.Size, nil
+	return w.s.o.Segment.Name, w.s.o.Segment.Size, nil
 }
 
 func instanceID(id int64) string { return strconv.FormatInt(id, 10) }
 
 // forgetInstance makes room for one worker more: one goes that has no connection, which registers again if it
 // lives. The caller has the lock.
-func (s *Server) forgetInstance() bool {
-	for id, i := range s.state.Instances {
-		if !s.connected(i) {
-			delete(s.state.Instances, id)
+func (w *workers) forgetInstance() bool {
+	for id, i := range w.s.state.Instances {
+		if !w.connected(i) {
+			delete(w.s.state.Instances, id)
 			return true
 		}
 	}
@@ -91,101 +99,101 @@ func (s *Server) forgetInstance() bool {
 }
 
 // connected reports whether a worker's client has a connection. The caller has the lock.
-func (s *Server) connected(i *instance) bool {
-	c := s.served[i.Client]
+func (w *workers) connected(i *instance) bool {
+	c := w.s.served[i.Client]
 	return c != nil && c.connected
 }
 
 // unregister ends the registration of a worker.
-func (s *Server) unregister(id int64) {
-	s.mu.Lock()
-	defer s.unlock()
-	if key := instanceID(id); s.state.Instances[key] != nil {
-		delete(s.state.Instances, key)
-		s.dirty = true
+func (w *workers) unregister(id int64) {
+	w.s.mu.Lock()
+	defer w.s.unlock()
+	if key := instanceID(id); w.s.state.Instances[key] != nil {
+		delete(w.s.state.Instances, key)
+		w.s.dirty = true
 	}
 }
 
 // ping reports whether a worker need not register: an unknown one is told once that it has to, by an answer
 // after which it takes the server for unhealthy; it registers when the next answer says that all is well.
-func (s *Server) ping(by caller, id *int64) bool {
+func (w *workers) ping(by caller, id *int64) bool {
 	if id == nil {
 		return true
 	}
-	s.mu.Lock()
-	defer s.unlock()
-	if i := s.state.Instances[instanceID(*id)]; i != nil {
-		s.speaksFor(by, i)
+	w.s.mu.Lock()
+	defer w.s.unlock()
+	if i := w.s.state.Instances[instanceID(*id)]; i != nil {
+		w.speaksFor(by, i)
 		return true
 	}
-	if s.asked[*id] {
+	if w.asked[*id] {
 		return true
 	}
-	if len(s.asked) >= maxInstances {
-		clear(s.asked)
+	if len(w.asked) >= maxInstances {
+		clear(w.asked)
 	}
-	s.asked[*id] = true
+	w.asked[*id] = true
 	return false
 }
 
 // speaksFor makes a caller the client of a worker that it has named: a client of ZMQ is another one by each
 // connection. Its release is that of the worker, which no other call may have told yet. The caller has the lock.
-func (s *Server) speaksFor(by caller, i *instance) {
-	c := s.served[by.id]
+func (w *workers) speaksFor(by caller, i *instance) {
+	c := w.s.served[by.id]
 	if c == nil || i.Client == by.id || i.Process != by.conn.process {
 		return
 	}
-	if r := releases[s.state.Clients[i.Client]]; s.state.Clients[by.id] == "" && r != unknown {
-		s.setRelease(c, r)
+	if r := releases[w.s.state.Clients[i.Client]]; w.s.state.Clients[by.id] == "" && r != unknown {
+		w.s.setRelease(c, r)
 	}
-	i.Client, s.dirty = by.id, true
+	i.Client, w.s.dirty = by.id, true
 }
 
 // workerOf returns the instance of a worker whose call has a key, a copy; nil if it is not registered so.
-func (s *Server) workerOf(by caller, id int64, key rangeKey) *instance {
-	s.mu.Lock()
-	defer s.unlock()
-	i := s.state.Instances[instanceID(id)]
+func (w *workers) workerOf(by caller, id int64, key rangeKey) *instance {
+	w.s.mu.Lock()
+	defer w.s.unlock()
+	i := w.s.state.Instances[instanceID(id)]
 	if i == nil || i.Layout.Model != key.model || i.Layout.World != key.world || key.worker == allWorkers {
 		return nil
 	}
-	s.speaksFor(by, i)
+	w.speaksFor(by, i)
 	if i.Worker != key.worker {
 		i.Worker = key.worker
-		s.dirty = true
+		w.s.dirty = true
 	}
 	if !i.Inline && !i.Mapped {
-		s.examine(i)
+		w.examine(i)
 	}
 	found := *i
 	return &found
 }
 
 // setInline notes that a worker has bytes within messages.
-func (s *Server) setInline(id int64) {
-	s.mu.Lock()
-	defer s.unlock()
-	if i := s.state.Instances[instanceID(id)]; i != nil {
-		s.inline(i)
+func (w *workers) setInline(id int64) {
+	w.s.mu.Lock()
+	defer w.s.unlock()
+	if i := w.s.state.Instances[instanceID(id)]; i != nil {
+		w.inline(i)
 	}
 }
 
 // inline notes that a worker can't map the segment. The caller has the lock.
-func (s *Server) inline(i *instance) {
+func (w *workers) inline(i *instance) {
 	if i.Inline {
 		return
 	}
 	i.Inline, i.Mapped = true, false
-	s.dirty = true
-	s.log.Warn("a worker can't map the segment, so its bytes come and go within messages, which is slower: it has another /dev/shm, or is another user", "pid", i.Process.PID)
+	w.s.dirty = true
+	w.s.log.Warn("a worker can't map the segment, so its bytes come and go within messages, which is slower: it has another /dev/shm, or is another user", "pid", i.Process.PID)
 }
 
 // setMapped notes that a worker has written to the segment.
-func (s *Server) setMapped(id int64) {
-	s.mu.Lock()
-	defer s.unlock()
-	if i := s.state.Instances[instanceID(id)]; i != nil && !i.Mapped && !i.Inline {
-		i.Mapped, s.dirty = true, true
+func (w *workers) setMapped(id int64) {
+	w.s.mu.Lock()
+	defer w.s.unlock()
+	if i := w.s.state.Instances[instanceID(id)]; i != nil && !i.Mapped && !i.Inline {
+		i.Mapped, w.s.dirty = true, true
 	}
 }
 
@@ -193,21 +201,21 @@ func (s *Server) setMapped(id int64) {
 // that never loads stores all the same, which shows that it maps the segment. The caller has the lock.
 //
 // See docs/decisions.md, "A worker that is not known to map the segment finds nothing".
-func (s *Server) loads(i *instance) bool {
+func (w *workers) loads(i *instance) bool {
 	if !i.Inline && !i.Mapped {
-		s.examine(i)
+		w.examine(i)
 	}
 	if i.Inline {
-		return s.state.Clients[i.Client] == since057.String()
+		return w.s.state.Clients[i.Client] == since057.String()
 	}
 	return i.Mapped
 }
 
 // examine finds out whether a worker maps the segment, if its process is known. It maps it at once when it
 // has been answered. The caller has the lock.
-func (s *Server) examine(i *instance) {
+func (w *workers) examine(i *instance) {
 	now := time.Now()
-	if s.segment == "" || now.Sub(i.examined) < time.Second {
+	if w.segment == "" || now.Sub(i.examined) < time.Second {
 		return
 	}
 	i.examined = now
@@ -217,8 +225,8 @@ func (s *Server) examine(i *instance) {
 	}
 	defer p.Close()
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(i.Process.PID) + "/maps")
-	if err == nil && mapped(string(b), func(file, _ string) bool { return file == s.segment }) != "" {
-		i.Mapped, s.dirty = true, true
+	if err == nil && mapped(string(b), func(file, _ string) bool { return file == w.segment }) != "" {
+		i.Mapped, w.s.dirty = true, true
 	}
 }
 
@@ -265,26 +273,26 @@ func mapped(maps string, wanted func(file, path string) bool) string {
 // doubt, or if a worker may be unable to load. A scheduler does not say which workers are its own: they are
 // those of its model, in its process or in children of it, if there are such; or else those that are
 // connected, if there are such. Those of another scheduler are none of them: its own may have to register again.
-func (s *Server) layoutsOf(key rangeKey, conn *connection) []kv.Layout {
-	s.mu.Lock()
-	defer s.unlock()
-	out := s.layouts(key, conn)
-	if out == nil && s.state.forgetDead() { // they may have been what was in doubt
-		s.dirty = true
-		out = s.layouts(key, conn)
+func (w *workers) layoutsOf(key rangeKey, conn *connection) []kv.Layout {
+	w.s.mu.Lock()
+	defer w.s.unlock()
+	out := w.layouts(key, conn)
+	if out == nil && w.s.state.forgetDead() { // they may have been what was in doubt
+		w.s.dirty = true
+		out = w.layouts(key, conn)
 	}
 	return out
 }
 
-func (s *Server) layouts(key rangeKey, conn *connection) []kv.Layout {
+func (w *workers) layouts(key rangeKey, conn *connection) []kv.Layout {
 	var own, connected, all []*instance
-	for _, id := range slices.Sorted(maps.Keys(s.state.Instances)) {
-		i := s.state.Instances[id]
+	for _, id := range slices.Sorted(maps.Keys(w.s.state.Instances)) {
+		i := w.s.state.Instances[id]
 		if i.Layout.Model != key.model || i.Layout.World != key.world {
 			continue
 		}
 		all = append(all, i)
-		if s.connected(i) {
+		if w.connected(i) {
 			connected = append(connected, i)
 		}
 		if i.belongsTo(conn.process) {
@@ -292,7 +300,7 @@ func (s *Server) layouts(key rangeKey, conn *connection) []kv.Layout {
 		}
 	}
 	if len(own) == 0 {
-		schedulers := s.schedulersBeside(conn.process)
+		schedulers := w.schedulersBeside(conn.process)
 		isAnothers := func(i *instance) bool { return slices.ContainsFunc(schedulers, i.belongsTo) }
 		all, connected = slices.DeleteFunc(all, isAnothers), slices.DeleteFunc(connected, isAnothers)
 	}
@@ -306,21 +314,21 @@ func (s *Server) layouts(key rangeKey, conn *connection) []kv.Layout {
 		return nil
 	}
 	out := make([]kv.Layout, key.world)
-	for w := range out {
+	for n := range out {
 		found := slices.DeleteFunc(slices.Clone(all), func(i *instance) bool {
-			return i.Worker != w && i.Worker != allWorkers
+			return i.Worker != n && i.Worker != allWorkers
 		})
 		if len(found) == 0 { // nobody has called as this worker yet: it is as all others are
 			found = all
 		}
 		for _, i := range found {
-			if !equal(i.Layout, found[0].Layout) || !s.loads(i) {
+			if !equal(i.Layout, found[0].Layout) || !w.loads(i) {
 				return nil
 			}
 		}
-		out[w] = found[0].Layout
+		out[n] = found[0].Layout
 		// The prefix that all have is of the same groups.
-		if !slices.EqualFunc(out[w].Groups, out[0].Groups, func(a, b kv.Group) bool { return a.Window == b.Window }) {
+		if !slices.EqualFunc(out[n].Groups, out[0].Groups, func(a, b kv.Group) bool { return a.Window == b.Window }) {
 			return nil
 		}
 	}
@@ -328,8 +336,8 @@ func (s *Server) layouts(key rangeKey, conn *connection) []kv.Layout {
 }
 
 // schedulersBeside returns the processes of schedulers but one. The caller has the lock.
-func (s *Server) schedulersBeside(one process.ID) (out []process.ID) {
-	for _, c := range s.served {
+func (w *workers) schedulersBeside(one process.ID) (out []process.ID) {
+	for _, c := range w.s.served {
 		if c.looks && c.process != one {
 			out = append(out, c.process)
 		}
