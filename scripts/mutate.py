@@ -94,6 +94,7 @@ class Packages:
 
     def __init__(self, root: pathlib.Path, work: pathlib.Path, flags: "list[str]", limit: float) -> None:
         self.root, self.work, self.flags, self.limit = root, work, flags, limit
+        os.chmod(work, 0o755)
         self.folder: "dict[str, pathlib.Path]" = {}
         self.tested: "set[str]" = set()
         self.importers: "dict[str, set[str]]" = collections.defaultdict(set)
@@ -151,6 +152,7 @@ class Packages:
             first: bool = False) -> Outcome:
         """Runs a test program, up to the first failure if first; what it starts and leaves behind ends with it."""
         temporary = tempfile.mkdtemp(dir=self.work)
+        os.chmod(temporary, 0o755)  # as /tmp is: some tests need a process of another user there
         # Programs that a test builds have the bug, too.
         env = {**os.environ, "TMPDIR": temporary, "GOFLAGS": " ".join([os.environ.get("GOFLAGS", ""),
             *overlay]).strip()}

@@ -13,6 +13,7 @@ TEST = 'package low\n\nimport "testing"\n\nfunc TestAdd(t *testing.T) {\n\tt.Run
 USER = "package high\n\nimport \"m/low\"\n\nfunc Quarter(n int) int { return low.Half(low.Half(n)) }\n"
 USER_TEST = 'package high\n\nimport "testing"\n\nfunc TestQuarter(t *testing.T) { if Quarter(8) != 2 { t.Fail() } }\n'
 FLAKY = 'package low\n\nimport ("os"; "testing")\n\nfunc TestFlaky(t *testing.T) {\n\tif _, err := os.Stat("ran"); err == nil { t.Fail() }\n\tos.WriteFile("ran", nil, 0o600)\n}\n'
+OPEN = 'package low\n\nimport ("os"; "path/filepath"; "testing")\n\nfunc TestOpen(t *testing.T) {\n\tfor _, d := range []string{os.TempDir(), filepath.Dir(os.TempDir())} {\n\t\tif i, err := os.Stat(d); err != nil || i.Mode()&1 == 0 { t.Fatal(d, err) }\n\t}\n}\n'
 
 ADD = ("add", "a + b", "a - b")
 HALF = ("half", "n / 2", "n / 3")
@@ -45,6 +46,10 @@ class Mutate(unittest.TestCase):
         self.assertIn("add: killed by low/TestAdd/small, ", text)
         self.assertIn("half: killed by high/TestQuarter, ", text)  # low's own tests don't notice
         self.assertIn("2 mutants, 2 killed, 0 survived; ", text)
+
+    def test_temporary_folders_are_open_to_other_users(self) -> None:
+        status, text = self.run_on(ADD, more={"low/open_test.go": OPEN})
+        self.assertEqual(status, 0, text)
 
     def test_a_survivor_fails_the_run(self) -> None:
         status, text = self.run_on(ADD, SURVIVES)
