@@ -80,12 +80,14 @@
 //	                lifetime    forgets it
 //
 // Before the entry is written nobody has a handle, and a handle is only given out when the table says so:
-// no kill makes a handle lead to other bytes than those it was given out for.
+// no kill makes a handle lead to other bytes than those it was given out for. Clear is Remove of one key after
+// the other. Rollback and Drop are as Finish.
 //
 // # The end of a store
 //
 // [Store.Close] refuses while anything is open, [Store.Shutdown] waits, [Store.Abandon]
-// does neither; all of them remove the segment. [Store.Detach] leaves it to be adopted.
+// does neither; all of them remove the segment. [Store.Detach] leaves it to be adopted. So does
+// [Store.Yield], at once and whatever is open: what requests have is in quarantine then, as after a kill.
 // [Store.Holders] lists what is open.
 //
 // # Concurrency

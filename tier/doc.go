@@ -21,8 +21,9 @@
 //
 // The segment of the memory level, with its table of leases, outlives a process that is killed (SIGKILL).
 // The next process opens the same segment and then a store over it; [Open] of the store takes over what
-// the dead process had not done yet. The steps of an object that a client stores under a lease, and what
-// is left if the process is killed:
+// the dead process had not done yet. Of a batch, a kill may leave the first part done. An object that was
+// being evicted is in memory whole, or not at all. The steps of an object that a client stores under a lease,
+// and what is left if the process is killed:
 //
 //  1. Reserve. Memory has room for the object, and a record of the reservation in the table of leases,
 //     before the caller hears of it. A kill before the record leaves nothing. After it, the reservation
@@ -30,17 +31,20 @@
 //     owner that was not answered is told ErrPending by the next Reserve, and finds the place with Held.
 //     When the time of its lease has passed, Reserve answers ErrEnded, and Commit pins nothing. The
 //     reservation ends [WriteTime] after the first call behind that time; the next process counts anew.
-//  2. The client writes the bytes, in place. A kill of the store's process does not matter to it.
+//  2. The client writes the bytes, in place. A kill of the store's process does not matter to it. A kill of the
+//     client ends nothing here: its reservations and pins stay until its lease ends, by time or by Release. A
+//     lease without a time stays for ever; the daemon releases those of dead clients.
 //  3. Commit. The object is entered into the index of the segment, and the record becomes a pin. A kill
 //     before the entry leaves the reservation. After it, the object is there and pinned by the lease,
-//     even if the record had not changed yet.
+//     even if the record had not changed yet. An owner that was not answered asks Held: no error says that
+//     the object was committed, ErrPending that it was not. A second Commit answers ErrNotFound.
 //  4. The store begins a pending write: it pins the object under a lease of its own, "ringcache store:
 //     pending writes". Beyond [Options].MaxBacklog or the quota of the tenant the pending write has no pin
-//     until it is its turn: if memory has evicted the object by then, no level gets it. A kill before the
-//     pin leaves only that of the client's lease. Open
-//     makes pending writes of what the leases of clients pin, as far as the limits allow, since it can't
-//     tell what they committed from what they read. What no lease pins when Open looks is in memory alone,
-//     and may be evicted.
+//     until it is its turn: if memory has evicted the object by then, no level gets it. The same goes for an
+//     object for whose pin the table of leases has no record. A kill before the pin leaves only that of the
+//     client's lease. Open makes pending writes of what the leases of clients pin, since it can't tell what
+//     they committed from what they read; beyond the limits they have no pin, as above. What no lease pins
+//     when Open looks is in memory alone, and may be evicted.
 //  5. A worker writes the object to each level whose policy is [Back] or [Through], a parent before its
 //     children as a rule. A kill leaves the pin of step 4. A disk has the object complete or not at all: it is written
 //     to a temporary file, which the next process deletes, and then renamed. Open enqueues what the lease
@@ -49,7 +53,9 @@
 //     ends its pin, as it does if memory has lost the object. An object whose bytes were changed in memory
 //     is given up and deleted there, unless a lease has it. A kill before the end of the pin repeats step 5,
 //     which finds what a level has. With its last pin the object may be evicted from memory.
-//  7. Pin or Prefetch of an object that is not in memory begins a fetch, and so does the last of
+//  7. Pin of an object in memory puts a record into the table of leases before the caller hears of it. A kill
+//     before the record leaves no pin. After it, pin and place stay until Unpin, Release or the time of the lease.
+//     Pin or Prefetch of an object that is not in memory begins a fetch, and so does the last of
 //     [Options].PromoteAfter calls of Get, the others of which read the level for themselves. An object whose
 //     parent was asked for in the same call is fetched only if the parent is in memory, or is fetched as well;
 //     else the answer is ErrNotFound, though a level has the object. Who asks for it alone gets it alone: an
@@ -58,9 +64,10 @@
 //  8. A worker reserves room in memory under another lease of the store, "ringcache store: promoted", and
 //     the level reads into it. After a kill, Open gives such reservations up.
 //  9. The worker commits, and the lease keeps the object pinned until the leases that asked have pinned
-//     it, for about [Options].PromotedFor at most. What only a Prefetch asked for is not pinned. After a
+//     it and the calls of Get that waited have read it, for about [Options].PromotedFor at most. What only a Prefetch asked for is not pinned. After a
 //     kill, Open ends these pins. The object stays in memory without them.
-//  10. Delete removes an object from memory, then from each lower level. After a kill in between, the
+//  10. Delete ends the pending write, and removes the object from memory, then from each lower level. After a
+//     kill before memory has dropped it, it is in memory alone if no level had it yet. After a kill in between, the
 //     levels that were not reached still have it, and the next Get finds it there: delete it again.
 //
 // [Store.Put] does steps 1 to 4 under the store's own lease, so that the object is pinned for step 5 from its

@@ -12,9 +12,10 @@ import (
 )
 
 // Drain waits until no write to a lower level is pending. If ctx ends before that, because a level is slow or
-// away, it returns the keys of what is left, and the error of ctx: what is left stays in the memory level,
-// and the next store over it writes it, but for what was stored again while a level was away: the next store
-// does not know of that. What a level refuses, as a full one, is given up meanwhile, and counted.
+// away, it returns the keys of what is left, and the error of ctx. The next store over the memory level writes
+// of it what is pinned, by the store or by a lease of a client. It does not know of the rest: what waited without a
+// pin, since the backlog or a quota was full or it was stored again while a level was away, and copies for
+// levels of Around. What a level refuses, as a full one, is given up meanwhile, and counted.
 //
 // What is stored while Drain waits is waited for, too: stop that first. A level that is new gets what is
 // stored from then on, also what other levels have already. What is stored again while a level is away is not

@@ -261,6 +261,31 @@ func TestWhatTheBacklogHadNoRoomForIsWrittenLater(t *testing.T) {
 	})
 }
 
+// TestCommittedBeyondTheLimitsBeforeAKill: what waited beyond the limits for its turn when the process was killed was
+// in memory alone for ever, though a lease of a client had it pinned.
+func TestCommittedBeyondTheLimitsBeforeAKill(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.MaxBacklog = 3000 })
+		b.disk.Fail(tier.ErrUnavailable)
+		b.remote.Fail(tier.ErrUnavailable)
+		l := b.lease("l")
+		for i := range 20 {
+			b.store(l, fmt.Sprint(i), "", 1000)
+		}
+		synctest.Wait()
+		require.NoError(t, b.Close())
+		b.disk.Do(nil)
+		b.remote.Do(nil)
+		b.open()
+		require.Empty(t, tier.Check(b.Store))
+		b.lease("l").Release()
+		b.drain()
+		for i := range 20 {
+			require.Equal(t, "memory disk remote", b.has(fmt.Sprint(i)))
+		}
+	})
+}
+
 // TestStoredAgainWhileTheOnlyLevelIsAway: nothing is pinned for a level that as a rule has the object.
 func TestStoredAgainWhileTheOnlyLevelIsAway(t *testing.T) {
 	in(t, func(t *testing.T) {

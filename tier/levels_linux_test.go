@@ -175,6 +175,37 @@ func TestKilledBetweenCommitAndPendingWrite(t *testing.T) {
 	require.NoError(t, m.CheckStructure())
 }
 
+// TestPendingWriteWithoutARecord: when the table of leases had no record for the pin of a pending write, no level got
+// the object, and Drain did not say so.
+func TestPendingWriteWithoutARecord(t *testing.T) {
+	m, err := memory.Open(memory.Options{Name: "level", Dir: t.TempDir(), Size: 1 << 20, MaxPins: 5})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, m.Close()) })
+	below := tiertest.NewMap(tiertest.MapOptions{})
+	away := tiertest.NewFault(below)
+	away.Fail(tier.ErrUnavailable)
+	s := openStore(t, tier.Options{Memory: m, Lower: []tier.Lower{{Level: away}}})
+	l, err := s.Lease(t.Context(), tier.LeaseOptions{ID: "engine", Owner: "test"})
+	require.NoError(t, err)
+	for i := range 5 {
+		name := fmt.Sprint(i)
+		placed := l.Reserve([]tier.Object{object(name, "", 1000)})
+		require.NoError(t, placed[0].Err)
+		copy(placed[0].Bytes, content(name, 1000))
+		require.NoError(t, l.Commit(keys(name))[0])
+		l.Unpin(keys(name))
+	}
+	require.Equal(t, 5, s.State().Backlog)
+	away.Do(nil)
+	_, err = s.Drain(t.Context())
+	require.NoError(t, err)
+	for i := range 5 {
+		require.NoError(t, below.Stat(t.Context(), keys(fmt.Sprint(i)))[0].Err)
+	}
+	l.Release()
+	require.NoError(t, m.CheckStructure())
+}
+
 func storeUntilKilled(t *testing.T, dir string) {
 	m := openMemory(t, dir, 1<<20)
 	away := tiertest.NewFault(openDisk(t, dir))

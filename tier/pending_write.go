@@ -64,12 +64,13 @@ func (w *writeBack) add(levels levelSet, objects ...Object) {
 	defer w.mu.Unlock()
 	for _, o := range objects {
 		err := w.pinAndEnqueue(o, levels)
-		if p := w.pending[o.Key]; errors.Is(err, errQuota) && (p == nil || !p.pinned) && w.addUnpinned(o, levels) {
+		// Without room in the backlog, or in the memory level's table of leases.
+		if p := w.pending[o.Key]; errors.Is(err, ErrFull) && (p == nil || !p.pinned) && w.addUnpinned(o, levels) {
 			w.pending[o.Key].presumed, w.pending[o.Key].beyond = false, true
 			continue
 		}
 		refused := w.countRefused(levels, o, err)
-		if errors.Is(err, errQuota) {
+		if errors.Is(err, ErrFull) {
 			w.refused += refused
 		}
 	}

@@ -153,7 +153,7 @@ func (s *Store) SetQuotas(quotas map[string]int64, each int64) {
 }
 
 // Close ends the store and waits for its calls and workers. What is still to be written stays in
-// the memory level, and the next store over it writes it: see [Store.Drain]. Closing twice is fine.
+// the memory level, and the next store over it writes what is pinned: see [Store.Drain]. Closing twice is fine.
 func (s *Store) Close() error {
 	s.closed.Do(s.close)
 	return nil

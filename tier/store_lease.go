@@ -131,8 +131,8 @@ func (l *StoreLease) Reserve(objects []Object) []Placed {
 
 // Commit publishes reservations, as [Lease.Commit], and has them written to the lower levels, in the
 // background. Beyond Options.MaxBacklog, or the tenant's quota, they are written if memory still has them when
-// it is their turn. What is committed in the moment in which the process is killed is written by the next store, as long as a lease
-// pins it then.
+// it is their turn. What is committed in the moment in which the process is killed is written by the next store,
+// if a lease pins it then.
 func (l *StoreLease) Commit(keys []Key) []error {
 	s := l.store
 	if !s.life.enter() {

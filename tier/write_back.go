@@ -24,8 +24,8 @@ import (
 //     pauses the writes to the level.
 //   - Delete takes a pending write off all levels, and restores it if the object could not be deleted.
 //   - Close leaves the pins. So does a kill: the store that takes over the memory level finds in the lease
-//     what was pending for levels of Back (write_back_restart.go). Copies for levels of Around, and presumed
-//     writes that were not pinned, are not made any more.
+//     what was pending, and writes it to levels of Back and Through (write_back_restart.go). It also writes
+//     what leases of clients pin. Copies for levels of Around, and what nobody pinned, are not written any more.
 //   - Drain waits for the end of all of them.
 //
 // mu guards all fields below it. Under mu the part calls the memory level, whose leases do no input or

@@ -25,7 +25,7 @@ func (w *writeBack) resume() {
 		take(placed)
 	}
 	if levels != 0 {
-		w.adoptCommitted(take)
+		w.adoptCommitted(take, levels)
 	}
 	for _, placed := range parentsFirst(there) {
 		p := w.pending[placed.Object.Key]
@@ -35,10 +35,10 @@ func (w *writeBack) resume() {
 	}
 }
 
-// adoptCommitted pins and takes what leases of clients have pinned, and the store's lease has not, as far as the
-// limits allow. A process that was killed in a Commit, before it began the pending write, has left the object
+// adoptCommitted pins and takes what leases of clients have pinned, and the store's lease has not; beyond the limits it
+// waits without a pin. A process that was killed in a Commit, before it began the pending write, has left the object
 // pinned, and there is no telling it from what a client reads.
-func (w *writeBack) adoptCommitted(take func(Placed)) {
+func (w *writeBack) adoptCommitted(take func(Placed), levels levelSet) {
 	seen := map[Key]bool{}
 	for _, l := range w.clientLeases() {
 		for _, k := range l.Pinned {
@@ -51,6 +51,11 @@ func (w *writeBack) adoptCommitted(take func(Placed)) {
 			case placed.Err != nil:
 			case !w.hasRoom(placed.Object):
 				w.lease.Unpin([]Key{k})
+				if w.addUnpinned(placed.Object, levels) {
+					w.pending[k].recheck, w.pending[k].beyond = true, true
+				} else {
+					w.refused += w.countRefused(levels, placed.Object, errQuota)
+				}
 			default:
 				take(placed)
 			}

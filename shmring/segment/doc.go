@@ -14,22 +14,23 @@
 // # Lifetimes
 //
 // A segment outlives the process. [Segment.Unlink] removes its names, and mappings stay. The
-// mapping ends with one of four calls:
+// mapping ends with one of five calls:
 //
 //	Close    for readers
 //	Detach   for a writer that another writer will follow: marks the state as clean
+//	Yield    as Detach, but at once: another writer may adopt the segment while holds remain
 //	Destroy  for the last writer: removes the names too
 //	Leave    at once, whoever holds the mapping
 //
-// The first three refuse with [ErrBusy] while someone holds the mapping ([Segment.Hold]), and
-// do nothing then. After [Segment.Leave], which never refuses, the memory stays until the last
+// Close, Detach and Destroy refuse with [ErrBusy] while someone holds the mapping ([Segment.Hold]), and
+// do nothing then. After [Segment.Leave] and [Segment.Yield], which never refuse, the memory stays until the last
 // Release. A slice of the mapping must not be touched after the mapping has ended.
 // [Segment.Idle] reports when nobody holds the mapping.
 //
 // # Devices
 //
 // [Segment.Pin] registers the mapping with the driver of a GPU, so that the ring is the source of its DMA.
-// All four calls end the registration before they unmap.
+// All of them end the registration before they unmap.
 //
 // # Faults
 //

@@ -24,7 +24,7 @@
 //     bytes. After a kill: Open removes the temporary file. No other process can be writing it, since Open
 //     has the lock.
 //  3. With SyncFile or SyncFolder the file is synced. This comes before the rename, so that a name never
-//     leads to a file whose bytes are not on the medium.
+//     leads to a file whose bytes are not on the medium. After a kill: as in step 2.
 //  4. The file is renamed to the path of its key. The rename makes it visible to all readers, complete.
 //     A child is renamed after its parent of the same batch. With SyncFolder, the folders are synced after
 //     that. After a kill between the rename and the return of Put: the object is there, though nobody was
@@ -36,7 +36,8 @@
 //  6. Eviction, [Level.Delete] and damage mark the entry as being removed. From then on nobody finds the
 //     object, and a Put of its key waits. The file is removed, then its folder if that is empty, and then the
 //     entry is dropped. After a kill: either the file is whole and the next Open finds the object again, or
-//     it is gone. An empty folder that is left is removed by the first search.
+//     it is gone. An empty folder that is left, also by a kill before the rename of step 4, is removed by the
+//     first search. In a shared tree one that a kill left stays, since it may be another program's.
 //
 // The end of a process therefore loses no object that Put has reported. A power failure may lose or tear the
 // newest files under SyncNever. The checksum finds the torn ones, so this is the default for Native. Files of
@@ -48,7 +49,8 @@
 // object: that is read from the file. Open returns at once; a search of the folder in the background reads
 // the head of each file ([Level.Indexed], [Level.WaitIndex]). Until it has ended, a key that the index lacks
 // is looked for at its path, so Stat and Get find every object from the beginning. List waits for the search.
-// A shared tree is searched again every minute, and there the file decides and not the index.
+// A shared tree is searched again every minute, and there the file decides and not the index. How often objects
+// were used is not kept: the order of eviction begins anew with each process.
 //
 // When there is no room, the level evicts the object whose loss costs least per byte, of those that have no
 // children here, as package memory does. If the quota of its tenant has no room for an object, it is one of the

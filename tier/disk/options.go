@@ -62,7 +62,8 @@ type Options struct {
 	Shared bool
 	// MinAge is how long a file stays after it was written or last asked for, by Stat, Get or Pin,
 	// even if room is needed. 0 is none, or 10 minutes if the root is shared: a stock reader checks that a
-	// file is there some time before it reads the file, and this level can't see that check.
+	// file is there some time before it reads the file, and this level can't see that check. A new process knows when
+	// a file was written, and not when it was asked for last.
 	MinAge time.Duration
 	// Sync is when files are written to the medium.
 	Sync Sync

@@ -6,12 +6,16 @@
 // A segment outlives the process. [Open] takes it over from one that was killed, or closed it, with all
 // objects, all leases, their pins and their reservations: objects keep their offsets and bytes, and
 // clients that have the segment mapped notice nothing. Who has a reservation commits it with the new process,
-// as if nothing had been. Only objects that are found damaged go.
+// as if nothing had been. Only objects that are found damaged go. What only a call of the dead process was reading,
+// and no lease has, may be evicted as soon as Open returns. How often objects were used is not kept: the order of
+// eviction begins anew.
 //
 // Leases stand in a file <name>.leases beside the segment; docs/format.md describes it. If something
 // damages it, nobody can tell what clients of the dead process still need. Then everything that may be
 // in use stays for ten minutes, and nothing new is reserved meanwhile. A reservation whose record is right can be
-// committed all the same.
+// committed all the same. If the file is gone and the segment has no object, the segment counts as one that never had
+// leases, and reservations are lost at once. A kill while Open replaces a damaged table may lose the leases that could
+// still be read.
 //
 // # Leases
 //

@@ -111,7 +111,9 @@ func (l *Level) enter() error {
 func (l *Level) Close() error { return l.end(func() error { return l.store.Yield() }) }
 
 // Remove closes the level, and removes the segment with everything in it, whoever has leases. Clients that
-// have it mapped keep their mappings. After Close it does nothing: the segment may be another level's.
+// have it mapped keep their mappings. The name of the segment goes first: after a kill in between, the next Open makes
+// a new segment in place of the files that are left, which Sweep of package segment removes, too. After Close it does
+// nothing: the segment may be another level's.
 func (l *Level) Remove() error {
 	return l.end(func() error { return errors.Join(l.seg.Unlink(), l.store.Abandon()) })
 }

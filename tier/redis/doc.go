@@ -23,6 +23,9 @@
 // server answers. Each server of a cluster has its own such state. A call may end after its context by no
 // more than the time limit.
 //
+// A kill of the client in the midst of a Put leaves an object whole, or not there. In the layout LMCache it may leave
+// bytes without metadata: they are no object, and take room until the object is put again or the server evicts them.
+//
 // A value that isn't what was put is a miss and tier.ErrCorrupt, and Stat, Get and Put remove it, unless
 // another client has replaced it meanwhile. LMCache's layouts have no prefix and no mark, so they see the
 // keys of all programs that use the server: there a value that may be another program's is a miss, and stays.
