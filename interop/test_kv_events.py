@@ -55,7 +55,7 @@ class Router:
         import zmq
         from vllm.distributed.kv_events import KVEventBatch
         self.decoder = msgspec.msgpack.Decoder(KVEventBatch)
-        self.sub, self.replay = context.socket(zmq.SUB), context.socket(zmq.REQ)
+        self.sub, self.replay = context.socket(zmq.SUB), context.socket(zmq.DEALER)
         self.sub.connect(pub)
         self.sub.subscribe(b"kv@")
         self.replay.connect(replay)
@@ -194,16 +194,14 @@ def test_events_reach_a_router(place):
         stored(published(2), second)
 
         # A router that has missed everything asks again.
-        router.replay.send((0).to_bytes(8, "big"))
+        router.replay.send_multipart((b"", (0).to_bytes(8, "big")))
         again = []
         while True:
             assert router.replay.poll(60_000)
-            message = tuple(router.replay.recv_multipart())
+            _, *message = router.replay.recv_multipart()
             if message[1] == ZmqEventPublisher.END_SEQ:
                 break
-            again.append(message)
-            if len(again) == len(router.messages):
-                break
+            again.append(tuple(message))
         assert again == router.messages
         print(len(again), "batches")
     finally:
