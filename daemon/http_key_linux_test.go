@@ -39,7 +39,7 @@ func TestKeysOfHTTP(t *testing.T) {
 		require.Equal(t, "Bearer", w.Header().Get("WWW-Authenticate"))
 		require.Contains(t, w.Body.String(), `{"detail":`)
 		require.NotContains(t, w.Body.String(), "old key")
-		for path, code := range map[string]int{"/healthz": 200, "/readyz": 200, "/": 404, "/healthcheck": 404, "/status": 401, "/cache/clear": 401, "/none": 401, "/healthz/../metrics": 401} {
+		for path, code := range map[string]int{"/healthz": 200, "/readyz": 200, "/": 404, "/healthcheck": 404, "/status": 401, "/cache/clear": 401, "/quota": 401, "/quota/a": 401, "/none": 401, "/healthz/../metrics": 401} {
 			require.Equal(t, code, ask(path, header...).Code, path)
 		}
 	}

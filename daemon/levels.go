@@ -31,6 +31,7 @@ type levels struct {
 	store  *tier.Store
 	memory *memory.Level
 	lower  []tier.Level
+	quotas quotas
 	// fresh reports that the segment was made by this process, and that nobody has used it: close removes it.
 	fresh bool
 }
@@ -39,7 +40,7 @@ type levels struct {
 // After an error nothing is open.
 func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err error) {
 	size, _ := c.found()
-	l := &levels{fresh: size == 0}
+	l := &levels{fresh: size == 0, quotas: quotas{config: c}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close())
@@ -138,17 +139,6 @@ func (c Config) memoryOptions(log *slog.Logger) memory.Options {
 	return memory.Options{
 		Name: c.Name, Size: c.Size, Dir: c.ShmDir, MaxObjects: c.MaxObjects, MaxLeases: c.MaxLeases,
 		Quota: c.Quota, Quotas: quotasOf(c.Quotas), Owner: ownerLabel, Logger: log,
-	}
-}
-
-// setQuotas makes the quotas of another configuration those of the levels.
-func (l *levels) setQuotas(c Config) {
-	l.store.SetQuotas(quotasOf(c.Quotas), c.Quota)
-	l.memory.SetQuotas(quotasOf(c.Quotas), c.Quota)
-	for _, x := range l.lower {
-		if d, ok := x.(*disk.Level); ok {
-			d.SetQuotas(quotasOf(c.DiskQuotas), c.DiskQuota)
-		}
 	}
 }
 

@@ -96,6 +96,7 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 	}
 	s := &lmcacheService{server: server, grpc: lmcache.NewGRPC(server), zmq: lmcache.NewZMQ(server)}
 	r.server.layouts = server.Layouts
+	r.levels.setByHTTP(server.Quotas)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())

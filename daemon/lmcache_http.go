@@ -33,6 +33,7 @@ func (r *runner) handleLMCache(mux *http.ServeMux) {
 		replyJSON(w, http.StatusOK, r.lmcacheStatus())
 	})
 	mux.HandleFunc("POST /cache/clear", r.clearKV)
+	r.handleQuotas(mux)
 }
 
 // lmcacheStatus is what /status answers.

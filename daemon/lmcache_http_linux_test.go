@@ -67,11 +67,11 @@ func TestPathsOfLMCache(t *testing.T) {
 		require.Equal(t, 503, code)
 	}
 	r.phase.Store(phaseServing)
-	for _, path := range []string{"/cache/objects", "/quota", "/version", "/config"} {
+	for _, path := range []string{"/cache/objects", "/version", "/config"} {
 		code, _ := get(r, "GET", path)
 		require.Equal(t, http.StatusNotFound, code, path)
 	}
-	for _, path := range []string{"/", "/healthcheck", "/status", "/cache/clear"} {
+	for _, path := range []string{"/", "/healthcheck", "/status", "/cache/clear", "/quota", "/quota/a"} {
 		code, _ := get(testRunner(t), "GET", path)
 		require.Equal(t, http.StatusNotFound, code, path)
 	}

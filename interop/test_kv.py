@@ -1,9 +1,9 @@
-"""Package kv beside the real LMCache: random token lists and keys, in one process each.
+"""Package kv beside the real LMCache, 0.5.6 or 0.5.7: random token lists and keys, in one process each.
 
-Needs an environment of setup.sh, and lmcache with some packages beside it, since it is not in the lock:
+Needs an environment of setup.sh, a release of lmcache of e2e/lmcache.sh, which is not in the lock, and xxhash:
 
-    uv pip install --python "$env/bin/python" --no-deps --target LMCACHE lmcache==0.5.6 xxhash
-    PYTHONPATH=LMCACHE "$env/bin/python" -m pytest interop/test_kv.py -q
+    uv pip install --python "$env/bin/python" --no-deps --target XXHASH xxhash
+    PYTHONPATH=$lmcache:XXHASH "$env/bin/python" -m pytest interop/test_kv.py -q -s
 """
 
 import importlib.util
@@ -54,7 +54,10 @@ def text(r, letters="abcdefghijk/-SEP@%. \u00e9\\0"):
 
 
 def chains(r):
-    from lmcache.v1 import token_database
+    try:
+        from lmcache.inprocess.v1 import token_database
+    except ImportError:  # before 0.5.7
+        from lmcache.v1 import token_database
     from lmcache.v1.config import LMCacheEngineConfig
     from lmcache.v1.metadata import LMCacheMetadata
     from lmcache.v1.multiprocess.token_hasher import TokenHasher

@@ -32,8 +32,6 @@ type caller struct {
 	id      string // of the client
 	release release
 	room    *room // of the call's messages; nil if nothing bounds them
-	// subscribes is set if there are events of KV by what carries the call.
-	subscribes bool
 }
 
 // method handles a call: it has a message of its own, and a function. Calls take moments, but for those of a
@@ -69,7 +67,7 @@ var methods = map[string]method{
 	}),
 	"GetExperimental": on(func(s *Server, c caller, _ *mp.GetExperimentalRequest) (proto.Message, error) {
 		s.note(c)
-		if c.subscribes && c.release == since056 && s.events.memory != nil { // clients of 0.5.7 subscribe without asking
+		if c.release != since057 && s.events.memory != nil { // 0.5.7 subscribes in any case
 			return &mp.GetExperimentalResponse{Names: []string{eventCapability}}, nil
 		}
 		return &mp.GetExperimentalResponse{}, nil

@@ -59,7 +59,8 @@
 // # Events
 //
 // A worker may subscribe to which chunks came into memory and which left it. It hands them to its engine, and
-// so to routers. What is kept for that is bounded, and nothing is before the first subscription.
+// so to routers. What is kept for that is bounded, and nothing is before the first subscription. By ZMQ it
+// acknowledges each batch before it gets the next one.
 //
 // # Who finds nothing
 //

@@ -342,12 +342,13 @@ func subscribeKVEvents(service string) grpc.StreamHandler {
 			return err
 		}
 		g.s.note(c)
-		return g.s.events.send(stream.Context(), q, stream.SendMsg)
+		return g.s.events.send(stream.Context(), q, func(_ context.Context, b *mp.KVEventBatch) error { return stream.SendMsg(b) })
 	}
 }
 
-// send sends the records of a model from a number on, and those that come.
-func (e *events) send(ctx context.Context, q *mp.SubscribeKvEventsRequest, send func(any) error) error {
+// send sends the records of a model from a number on, and those that come. The context that it gives ends with the
+// subscription.
+func (e *events) send(ctx context.Context, q *mp.SubscribeKvEventsRequest, send func(context.Context, *mp.KVEventBatch) error) error {
 	switch {
 	case e.memory == nil:
 		return status.Error(codes.Unimplemented, "lmcache: there are no events")
@@ -366,7 +367,7 @@ func (e *events) send(ctx context.Context, q *mp.SubscribeKvEventsRequest, send 
 		b, changed := e.read(q.ModelName, cursor, int(q.MaxEvents))
 		cursor = b.NextCursor
 		if first || len(b.Events) > 0 || b.Lost {
-			if err := send(b); err != nil {
+			if err := send(ctx, b); err != nil {
 				return err
 			}
 			continue

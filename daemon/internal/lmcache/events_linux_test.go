@@ -10,9 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 	"github.com/ringcache/ringcache/kv"
@@ -21,25 +19,30 @@ import (
 // receivedEvents is a stream of events, as a client has it.
 type receivedEvents struct {
 	*engine
-	stream grpc.ClientStream
-	cursor int64
+	receive func(*mp.KVEventBatch) error // io.EOF at the end
+	cursor  int64
 }
 
 func (e *engine) subscribe(service string, instance, cursor int64, most int64) *receivedEvents {
 	e.Helper()
+	q := &mp.SubscribeKvEventsRequest{InstanceId: instance, ModelName: "org/model", Cursor: cursor, MaxEvents: most}
+	if z, is := e.conn.(*zmqConn); is {
+		s := z.subscribe(q)
+		return &receivedEvents{engine: e, receive: s.receive, cursor: cursor}
+	}
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), idHeader, e.id))
 	e.Cleanup(cancel)
 	stream, err := e.conn.(*grpc.ClientConn).NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/lmcache.mp."+service+"/SubscribeKvEvents")
 	require.NoError(e, err)
-	require.NoError(e, stream.SendMsg(&mp.SubscribeKvEventsRequest{InstanceId: instance, ModelName: "org/model", Cursor: cursor, MaxEvents: most}))
+	require.NoError(e, stream.SendMsg(q))
 	require.NoError(e, stream.CloseSend())
-	return &receivedEvents{engine: e, stream: stream, cursor: cursor}
+	return &receivedEvents{engine: e, receive: func(b *mp.KVEventBatch) error { return stream.RecvMsg(b) }, cursor: cursor}
 }
 
 func (s *receivedEvents) next() *mp.KVEventBatch {
 	s.Helper()
 	b := &mp.KVEventBatch{}
-	require.NoError(s, s.stream.RecvMsg(b))
+	require.NoError(s, s.receive(b))
 	require.True(s, b.Enabled)
 	s.cursor = b.NextCursor
 	return b
@@ -140,7 +143,7 @@ func TestEventsOfKV(t *testing.T) {
 		take()
 	}
 	e.end("r")
-	require.NoError(t, b.server.clear(caller{conn: b.connectionOf(e), id: hexOf([]byte(e.id))}))
+	e.must("ManagementService/Clear", &mp.ClearRequest{}, &mp.ClearResponse{})
 	for len(there) > 0 {
 		take()
 		for h, is := range there {
@@ -150,16 +153,6 @@ func TestEventsOfKV(t *testing.T) {
 		}
 	}
 	b.nothingHeld()
-}
-
-// connectionOf returns the connection of a client.
-func (b *bed) connectionOf(e *engine) *connection {
-	b.server.mu.Lock()
-	c := b.server.served[hexOf([]byte(e.id))]
-	b.server.mu.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.conn
 }
 
 // TestEventsContinue: from a number on, in messages as large as wanted, of one model.
@@ -198,12 +191,12 @@ func TestEventsContinue(t *testing.T) {
 
 	// A worker that subscribes again has one stream.
 	next := e.subscribe("ObservabilityService", 3, again.cursor, 3)
-	require.ErrorIs(t, again.stream.RecvMsg(&mp.KVEventBatch{}), io.EOF)
+	require.ErrorIs(t, again.receive(&mp.KVEventBatch{}), io.EOF)
 	next.next()
 
 	for _, q := range []*mp.SubscribeKvEventsRequest{{Cursor: -1, MaxEvents: 1}, {}, {MaxEvents: 1025}} {
 		bad := e.subscribe("ObservabilityService", 6, q.Cursor, q.MaxEvents)
-		require.Equal(t, codes.InvalidArgument, status.Code(bad.stream.RecvMsg(&mp.KVEventBatch{})))
+		require.ErrorContains(t, bad.receive(&mp.KVEventBatch{}), "lmcache: the cursor is")
 	}
 }
 
@@ -213,7 +206,7 @@ func TestEndOfTheServerEndsSubscriptions(t *testing.T) {
 	s := b.engine("engine", since057).subscribe("KVEventService", 1, 0, 1)
 	s.next()
 	b.carrier.Shutdown(t.Context())
-	require.ErrorIs(t, s.stream.RecvMsg(&mp.KVEventBatch{}), io.EOF)
+	require.ErrorIs(t, s.receive(&mp.KVEventBatch{}), io.EOF)
 }
 
 // TestEventsHaveBounds: of records, of tokens, and of subscriptions. What is forgotten is told to be gone.

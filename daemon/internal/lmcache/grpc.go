@@ -145,7 +145,7 @@ func callerOf(ctx context.Context) (caller, error) {
 	if len(ids) != 1 || len(ids[0]) != 16 {
 		return caller{}, fmt.Errorf("lmcache: the call has no metadata %s of 16 bytes, which LMCache 0.5.5 and later send", idHeader)
 	}
-	return caller{ctx: ctx, conn: conn.conn, id: hex.EncodeToString([]byte(ids[0])), subscribes: true}, nil
+	return caller{ctx: ctx, conn: conn.conn, id: hex.EncodeToString([]byte(ids[0]))}, nil
 }
 
 // identifier identifies the process of each connection, in place of a handshake.

@@ -141,7 +141,7 @@ func (s *Server) saveState() {
 		err = writeState(s.o.State, b)
 	}
 	if err != nil {
-		s.save.Warn(s.log, "what outlives the daemon can't be written: engines have to register again after a restart", "file", s.o.State, "error", err)
+		s.save.Warn(s.log, "what outlives the daemon can't be written: after a restart engines have to register again, and quotas set by HTTP are as before", "file", s.o.State, "error", err)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 // state is what outlives the server, in a file beside the segment: which release each client has, since
-// tokens can't be read without, and which workers are registered, since they do so again only after a
-// failure.
+// tokens can't be read without, which workers are registered, since they do so again only after a
+// failure, and quotas that were set while the server ran.
 type state struct {
 	Generation uint64               `json:"generation"`    // of the segment: workers that have mapped another one have to register again
 	Minimum    int                  `json:"chunk_minimum"` // as configured
@@ -24,6 +24,7 @@ type state struct {
 	Clients    map[string]string    `json:"clients"`       // ID -> release
 	Instances  map[string]*instance `json:"instances"`     // ID of the worker, as a number
 	Layouts    []kv.Layout          `json:"layouts"`       // that were registered, the last one first
+	Quotas     map[string]int64     `json:"quotas"`        // by salt, in bytes
 }
 
 // instance is a registered worker.
@@ -65,6 +66,7 @@ func loadState(path string, generation uint64) (state, error) {
 			delete(found.Instances, id)
 		}
 	}
+	found.forgetInvalid()
 	found.Generation = generation
 	return found, nil
 }

@@ -91,6 +91,7 @@ func (z *ZMQ) Serve(l net.Listener) error {
 
 // Shutdown lets calls that are under way end, until ctx ends, and closes listeners and connections.
 func (z *ZMQ) Shutdown(ctx context.Context) {
+	z.s.events.close()
 	z.mu.Lock()
 	if !z.stops() {
 		close(z.stopping)
@@ -132,7 +133,7 @@ func (z *ZMQ) serve(raw net.Conn) {
 		z.s.refused("connect", err)
 		return
 	}
-	p := &zmqPeer{z: z, c: c, waiting: make(chan struct{}, maxCalls), by: by}
+	p := &zmqPeer{z: z, c: c, waiting: make(chan struct{}, maxCalls), by: by, streams: map[string]*zmqStream{}}
 	for err == nil && !z.stops() { // Greet has ended a deadline that Shutdown may have set
 		var frames [][]byte
 		if frames, err = c.Receive(); err == nil {
@@ -163,10 +164,16 @@ type zmqPeer struct {
 	by      caller
 	waiting chan struct{} // a call that waits has a place in it
 	calls   sync.WaitGroup
+
+	mu      sync.Mutex
+	streams map[string]*zmqStream // by the number of the call
 }
 
-// errMalformed reports a message that can't be answered.
-var errMalformed = errors.New("lmcache: a message without an operation")
+var (
+	// errMalformed reports a message that can't be answered.
+	errMalformed = errors.New("lmcache: a message without an operation")
+	errStreams   = fmt.Errorf("lmcache: a connection has at most %d subscriptions", maxStreams)
+)
 
 // take answers a call. An error ends the connection.
 func (p *zmqPeer) take(frames [][]byte) error {
@@ -174,12 +181,17 @@ func (p *zmqPeer) take(frames [][]byte) error {
 		return errMalformed
 	}
 	number, op := frames[0], frames[1]
-	if len(op) == 0 { // about a subscription, of which there are none
+	if len(op) == 0 {
+		p.control(number, frames[2:])
 		return nil
 	}
 	name, err := readOperation(op)
 	if err == nil && name == subscription {
-		return p.c.Send([][]byte{number, op, noEvents})
+		if err := p.subscribe(number, op, frames[2:]); err != nil {
+			p.z.s.refused(subscription, err)
+			return p.c.Send([][]byte{number, appendError(nil, err)})
+		}
+		return nil
 	}
 	found, ok := operations[name]
 	if err == nil && !ok {
@@ -194,8 +206,10 @@ func (p *zmqPeer) take(frames [][]byte) error {
 		p.z.s.refused(found.method, err)
 		return p.c.Send([][]byte{number, appendError(nil, err)})
 	}
+	if release != unknown {
+		p.by.release = release // not every call tells
+	}
 	by, m := p.by, methods[found.method]
-	by.release = release
 	answer := func(number, op []byte) error {
 		a, err := p.z.s.answer(found.method, m, by, q)
 		if err != nil {

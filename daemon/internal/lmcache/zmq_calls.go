@@ -341,25 +341,6 @@ func appendPlaces(b, context []byte) []byte {
 	return append(b, context...)
 }
 
-// noEvents is the answer to a subscription to events of KV, of which there are none: a client that is answered an
-// error asks again and again, and one that reads this reports what it stores itself.
-var noEvents = func() []byte {
-	b := msgp.AppendMapHeader(nil, 5)
-	b = msgp.AppendString(b, "enabled")
-	b = msgp.AppendBool(b, false)
-	for _, name := range []string{"incarnation", "next_cursor"} {
-		b = msgp.AppendString(b, name)
-		b = msgp.AppendInt(b, 0)
-	}
-	b = msgp.AppendString(b, "lost")
-	b = msgp.AppendBool(b, false)
-	b = msgp.AppendString(b, "events")
-	return msgp.AppendArrayHeader(b, 0)
-}()
-
-// subscription is the operation whose answer is noEvents.
-const subscription = "subscribe_kv_events"
-
 // appendError appends what stands in place of the operation in an answer that is an error: LMCache's own servers do
 // not answer then, and a client raises an error with the text of an operation that is not the one of its call.
 func appendError(b []byte, err error) []byte {

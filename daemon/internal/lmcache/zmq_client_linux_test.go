@@ -264,6 +264,7 @@ func appendField(t require.TestingT, b []byte, m protoreflect.Message, f protore
 
 // readAnswer reads the value of an answer.
 func readAnswer(t require.TestingT, frames [][]byte, p proto.Message) {
+	proto.Reset(p)
 	m := p.ProtoReflect()
 	fields := m.Descriptor().Fields()
 	if len(frames) == 0 {
@@ -301,7 +302,9 @@ func readAnswer(t require.TestingT, frames [][]byte, p proto.Message) {
 				m.Set(f, protoreflect.ValueOf(v))
 			}
 		case []any:
-			require.Empty(t, v, name)
+			for _, x := range v {
+				m.Mutable(f).List().Append(protoreflect.ValueOf(x))
+			}
 		default:
 			require.Fail(t, fmt.Sprintf("%s: %T", name, v))
 		}

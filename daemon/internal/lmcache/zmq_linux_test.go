@@ -61,6 +61,9 @@ func TestOverZMQ(t *testing.T) {
 		"TestLoadBesideItsLookUp":                 TestLoadBesideItsLookUp,
 		"TestIdleEngineLosesNothing":              TestIdleEngineLosesNothing,
 		"TestLookUpOfWhatIsBeingStored":           TestLookUpOfWhatIsBeingStored,
+		"TestEventsOfKV":                          TestEventsOfKV,
+		"TestEventsContinue":                      TestEventsContinue,
+		"TestEndOfTheServerEndsSubscriptions":     TestEndOfTheServerEndsSubscriptions,
 	} {
 		t.Run(name, test)
 	}
@@ -219,10 +222,6 @@ func TestUnknownOperations(t *testing.T) {
 		require.Contains(t, text, "lmcache: ")
 		require.Less(t, len(text), 200)
 	}
-	events := msgp.AppendString(nil, subscription)
-	args := [][]byte{msgp.AppendInt(nil, 7), msgp.AppendString(nil, "m"), msgp.AppendInt(nil, 0), msgp.AppendInt(nil, 64)}
-	require.NoError(t, c.c.Send([][]byte{number, nil, []byte("cancel")})) // which has no answer
-	require.Equal(t, [][]byte{number, events, noEvents}, c.exchange(append([][]byte{number, events}, args...)...))
 	err := c.call("LMCacheDrivenService/RegisterKvCache", &mp.RegisterKvCacheRequest{}, &mp.RegisterKvCacheResponse{}, since057)
 	require.ErrorContains(t, err, "engine_driven")
 }
