@@ -99,6 +99,7 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 	r.levels.setByHTTP(server.Quotas)
 	defer func() {
 		if err != nil {
+			s.shutdown(ctx) // nobody is served yet, so it does not wait
 			err = errors.Join(err, s.close())
 		}
 	}()

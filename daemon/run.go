@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -33,6 +34,11 @@ type RunOptions struct {
 	Log io.Writer
 }
 
+// ballast is memory that nobody touches, and that the system never gives: the garbage collector takes it for a part of
+// what is in use, half of which may become garbage before it runs.
+// See docs/decisions.md, "Garbage has room beside small indexes".
+const ballast = 64 << 20
+
 // Run is the whole daemon: it opens the levels and the socket, serves until ctx ends or the process gets
 // SIGTERM or SIGINT, and closes everything: no new requests, pending writes to lower levels are done as far
 // as Config.Drain allows, and the rest stays in the segment for the next daemon, with all leases. A second
@@ -46,6 +52,7 @@ func Run(ctx context.Context, o RunOptions) error {
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50) // indexes are large, and requests leave little garbage: so that takes half of what they do, not as much
+		defer runtime.KeepAlive(make([]byte, ballast))
 	}
 	r := newRunner(o)
 	defer func() { r.records.flush(flushTime) }()

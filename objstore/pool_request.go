@@ -76,7 +76,7 @@ func (r *poolRequest) Stored(h serde.Address) (serde.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.Bytes(o.Handle()); err != nil { // which keeps the segment mapped
+	if _, err := r.Bytes(o); err != nil { // which keeps the segment mapped
 		return nil, err
 	}
 	return r.p.chunks.stored(o.Key(), h)

@@ -70,7 +70,7 @@ func TestRemoveFreesTheKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Same(t, old, held)
 	r.Rollback()
-	b, err := again.Bytes(old.Handle())
+	b, err := again.Bytes(old)
 	require.NoError(t, err)
 	require.Equal(t, bytes.Repeat([]byte{1}, 1000), b)
 	again.Rollback()

@@ -64,7 +64,7 @@ func TestRandomRequests(t *testing.T) {
 				}
 				switch {
 				case err == nil && !ended:
-					b, err := r.Bytes(obj.Handle())
+					b, err := r.Bytes(obj)
 					assert.NoError(t, err)
 					assert.True(t, bytes.Equal(b, bytes.Repeat([]byte{byte(k)}, n)), "key %s has another's bytes", key)
 				case err == nil:

@@ -55,7 +55,8 @@ func (r *Request) HoldID(id uint32) (*Object, error) {
 
 // lease counts n more uses of an object by the request, which leases it.
 func (r *Request) lease(o *Object, n int) (err error) {
-	held := r.leases.Of(o) != nil
+	l := r.leases.Of(o)
+	held := l != nil
 	var uses int64
 	if n != 0 {
 		if uses, err = r.s.lifetime.owner.Use(o, n); err != nil {
@@ -78,9 +79,8 @@ func (r *Request) lease(o *Object, n int) (err error) {
 		return err
 	}
 	if !held {
-		r.leases.Add(o)
+		l = r.leases.Add(o)
 	}
-	l := r.leases.Of(o)
 	l.Times += n
 	l.Uses += uses
 	return nil
@@ -99,13 +99,13 @@ func (r *Request) Drop(key string) {
 	r.s.wakeShutdown()
 }
 
-// DropID gives up the object of an id that the request has, as Drop does for a key.
-func (r *Request) DropID(id uint32) {
+// DropObject gives up an object that the request has, as Drop does for a key.
+func (r *Request) DropObject(o *Object) {
 	if r.lockOpen() != nil {
 		return
 	}
 	defer r.s.mu.Unlock()
-	if l := r.leases.Of(r.s.space.object(id)); l != nil {
+	if l := r.leases.Of(o); l != nil {
 		r.drop(l)
 	}
 	r.s.wakeShutdown()
@@ -141,9 +141,14 @@ func (r *Request) Object(h Handle) (*Object, error) {
 func (r *Request) object(h Handle) (*Object, error) {
 	o := r.s.space.object(h.ID)
 	if o == nil || o.offset != h.Offset || r.leases.Of(o) == nil {
-		return nil, fmt.Errorf("%w: the handle of id %d at offset %d is not of an object of request %s", errInvalid, h.ID, h.Offset, r.id)
+		return nil, r.notOf(h)
 	}
 	return o, nil
+}
+
+// notOf is the error about a handle of what the request does not have.
+func (r *Request) notOf(h Handle) error {
+	return fmt.Errorf("%w: the handle of id %d at offset %d is not of an object of request %s", errInvalid, h.ID, h.Offset, r.id)
 }
 
 // SetUses makes n the number of times that the request uses an object which it has, see
@@ -177,15 +182,14 @@ func (r *Request) SetUses(h Handle, n int) error {
 
 // Bytes returns the payload of an object that the request has, in place. It must not
 // be written to. It is valid until the request was ended by its owner, whatever becomes
-// of the store. It fails with fs.ErrInvalid for another handle, and with [ErrEnded].
-func (r *Request) Bytes(h Handle) ([]byte, error) {
+// of the store. It fails with fs.ErrInvalid for another object, and with [ErrEnded].
+func (r *Request) Bytes(o *Object) ([]byte, error) {
 	if err := r.lockRunning(); err != nil {
 		return nil, err
 	}
 	defer r.s.mu.Unlock()
-	o, err := r.object(h)
-	if err != nil {
-		return nil, err
+	if r.leases.Of(o) == nil {
+		return nil, r.notOf(o.Handle())
 	}
 	if !r.mapped {
 		if err := r.s.seg.Hold(); err != nil {

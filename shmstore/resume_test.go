@@ -62,7 +62,7 @@ func TestReservationsAreResumed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, handle, obj.Handle())
 	require.Equal(t, "note", string(obj.Note()))
-	b, err := r.Bytes(handle)
+	b, err := r.Bytes(obj)
 	require.NoError(t, err)
 	require.Equal(t, append(bytes.Repeat([]byte{7}, 1000), bytes.Repeat([]byte{8}, 1000)...), b)
 	r.Rollback()
@@ -125,7 +125,7 @@ func TestBadRecordsOfReservations(t *testing.T) {
 		for _, key := range []string{"a", "b", "c"} {
 			obj, err := r.Lookup(key, 0)
 			require.NoError(t, err)
-			b, err := r.Bytes(obj.Handle())
+			b, err := r.Bytes(obj)
 			require.NoError(t, err)
 			require.Equal(t, bytes.Repeat([]byte(key), 1000), b)
 		}

@@ -74,7 +74,7 @@ func (s *tested) Get(_ int, _ string, h storetest.Handle) (value []byte, err err
 	if o.Handle().Offset != h.Address {
 		return nil, shmstore.ErrNotFound
 	}
-	b, err := r.Bytes(o.Handle())
+	b, err := r.Bytes(o)
 	return bytes.Clone(b), err
 }
 

@@ -38,8 +38,8 @@ func (a *Leases[O]) Of(o *O) *Lease[O] {
 	return nil
 }
 
-// Add adds a lease of an object that has none.
-func (a *Leases[O]) Add(o *O) {
+// Add adds a lease of an object that has none, and returns it: it is valid until leases come or go.
+func (a *Leases[O]) Add(o *O) *Lease[O] {
 	if a.list == nil {
 		a.list = a.few[:0]
 	}
@@ -53,6 +53,7 @@ func (a *Leases[O]) Add(o *O) {
 			a.at[a.list[i].Object] = int32(i)
 		}
 	}
+	return &a.list[len(a.list)-1]
 }
 
 // Remove removes a lease that Of returned or All yielded.

@@ -76,7 +76,7 @@ func (s payloads) contents() (all []object, err error) {
 		if err != nil {
 			return nil, err
 		}
-		b, err := r.Bytes(o.Handle())
+		b, err := r.Bytes(o)
 		if err == nil {
 			err = checkPayload(b, got)
 		}
@@ -131,7 +131,7 @@ func (r *payloadRequest) obtain(ctx context.Context, w need) error {
 		return err
 	}
 	if w.verify {
-		b, err := r.Bytes(o.Handle())
+		b, err := r.Bytes(o)
 		if err == nil {
 			err = checkPayload(b, got)
 		}

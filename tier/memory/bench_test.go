@@ -131,6 +131,28 @@ func BenchmarkLease(b *testing.B) {
 			x.Release()
 		}
 	})
+	for _, others := range []int{0, 1 << 18} { // with the larger number, processors' caches have none of them
+		b.Run(fmt.Sprintf("Lease+PinPrefix+Release/1000 of %d", others+1000), func(b *testing.B) {
+			l, err := Open(Options{Name: fmt.Sprintf("ringcache-bench-%d", os.Getpid()), Size: 256 << 20, MaxObjects: 1 << 19, Owner: "bench"})
+			require.NoError(b, err)
+			b.Cleanup(func() { require.NoError(b, l.Remove()) })
+			all := make([]tier.Key, 0, others+1000)
+			for i := range cap(all) {
+				o := object(fmt.Sprintf("%064x", i), "", 128)
+				require.NoError(b, put(l, o))
+				all = append(all, o.Key)
+			}
+			for i := 0; b.Loop(); i++ {
+				x, err := l.Lease(context.Background(), tier.LeaseOptions{ID: "x"})
+				if err != nil {
+					b.Fatal(err)
+				}
+				from := i * 7919 % (others/1000 + 1) * 1000
+				fail(b, x.PinPrefix(all[from:from+1000]))
+				x.Release()
+			}
+		})
+	}
 	b.Run("Pin of misses/64", func(b *testing.B) {
 		l := benchLevel(b, 64<<20)
 		x, err := l.Lease(context.Background(), tier.LeaseOptions{ID: "x"})

@@ -78,7 +78,7 @@ func (l *Level) get(ctx context.Context, g *tier.Get) error {
 	if !ok {
 		return &objectError{key: g.Key, kind: tier.ErrNotFound, cause: tier.ErrCorrupt}
 	}
-	from, err := r.Bytes(x.Handle())
+	from, err := r.Bytes(x)
 	if err != nil {
 		return answer(g.Key, err)
 	}

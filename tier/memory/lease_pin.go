@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
@@ -13,6 +14,9 @@ import (
 // slice is how many objects are pinned or let go at most while others wait for the lock of the level:
 // some 0.1 ms.
 const slice = 64
+
+// maxGrown is the largest number of objects for which a lease takes memory before it has them.
+const maxGrown = 4096
 
 // Pin implements tier.Lease.
 func (x *lease) Pin(keys []tier.Key) []tier.Placed { return x.pinAll(keys, false) }
@@ -42,6 +46,11 @@ func (x *lease) pinSome(placed []tier.Placed, keys []tier.Key, prefix bool) []ti
 	}
 	defer x.leave()
 	begin := len(placed)
+	if begin == slice && len(x.pinned) == slice { // the first slice was there, so most of the others will be
+		grown := make(map[tier.Key]*item, min(cap(placed), maxGrown))
+		maps.Copy(grown, x.pinned)
+		x.pinned = grown
+	}
 	fresh := make([]*item, 0, len(keys))
 	for _, k := range keys {
 		it, isNew, err := x.hold(k)
@@ -88,7 +97,7 @@ func (x *lease) hold(k tier.Key) (it *item, isNew bool, err error) {
 		err = x.charge(it, false)
 	}
 	if err != nil {
-		x.req.DropID(o.Handle().ID)
+		x.req.DropObject(o)
 		return nil, false, err
 	}
 	x.add(it)
@@ -160,7 +169,7 @@ func (x *lease) placed(it *item) (tier.Placed, error) {
 		p.Bytes = tail(it.res.Bytes(), it.object.Size)
 		return p, nil
 	}
-	b, err := x.req.Bytes(h)
+	b, err := x.req.Bytes(it.o)
 	if err != nil {
 		return tier.Placed{}, answer(it.object.Key, err)
 	}
@@ -237,5 +246,5 @@ func (x *lease) letGo(it *item) {
 		return
 	}
 	failpoint.Hit("tier.memory.unpin")
-	x.req.DropID(it.o.Handle().ID)
+	x.req.DropObject(it.o)
 }

@@ -282,7 +282,7 @@ func (x *lease) resume(place int, f leasetable.Item) error {
 		if it.res != nil {
 			it.res.Discard()
 		} else if it.o != nil {
-			x.req.DropID(f.Record.ID)
+			x.req.DropObject(it.o)
 		}
 		return l.touch(func() error { l.table.DropItem(place); return nil })
 	}

@@ -111,9 +111,10 @@ func (b *bed) start() {
 	b.o.Registry, b.o.Segment = b.registry, b.level.Segment()
 	b.server, err = NewServer(b.o)
 	require.NoError(b, err)
-	b.carrier = NewGRPC(b.server)
 	if overZMQ {
 		b.carrier = NewZMQ(b.server)
+	} else {
+		b.carrier = NewGRPC(b.server) // which has goroutines until Shutdown
 	}
 	if b.socket == "" {
 		dir, err := os.MkdirTemp("", "rc") // a socket's path is short

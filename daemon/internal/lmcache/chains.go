@@ -51,8 +51,10 @@ func (c *chains) names(request string, packed []byte, from, to int) ([]string, e
 		return nil, err
 	}
 	out := make([]string, 0, to-from)
+	var text []byte
 	for i := from; i < to; i++ {
-		out = append(out, hex.EncodeToString(k.chain.Hash(i)))
+		text = hex.AppendEncode(text[:0], k.chain.Hash(i))
+		out = append(out, string(text))
 	}
 	return out, nil
 }

@@ -26,7 +26,7 @@ type GRPC struct {
 	conns  *conns
 }
 
-// NewGRPC returns what serves s by gRPC.
+// NewGRPC returns what serves s by gRPC. It has goroutines until Shutdown.
 func NewGRPC(s *Server) *GRPC {
 	g := &GRPC{s: s, conns: &conns{open: map[net.Conn]struct{}{}}}
 	g.server = grpc.NewServer(
@@ -37,6 +37,8 @@ func NewGRPC(s *Server) *GRPC {
 		grpc.MaxConcurrentStreams(maxCalls),
 		// A call may send so much before its message is read, see receive.
 		grpc.StaticStreamWindowSize(smallMessage), grpc.StaticConnWindowSize(1<<20),
+		// Goroutines that stay have a stack that is large enough: a new one copies its stack several times in a call.
+		grpc.NumStreamWorkers(streamWorkers),
 	)
 	for service, names := range services {
 		desc := grpc.ServiceDesc{ServiceName: "lmcache.mp." + service, HandlerType: (*any)(nil)}
@@ -55,6 +57,9 @@ func NewGRPC(s *Server) *GRPC {
 	}, g)
 	return g
 }
+
+// streamWorkers are goroutines for calls. A call that finds none of them free gets one of its own.
+const streamWorkers = 16
 
 // Serve answers the clients of a listener until Shutdown, which closes it; then it returns nil.
 func (g *GRPC) Serve(l net.Listener) error {

@@ -36,6 +36,10 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "folder for kv.md; without it the table is printed")
 	flag.StringVar(&o.native, "native", "", "folder with the package pygrpc-native, which the server of 0.5.7 in mode native needs; without it that server is left out")
 	flag.Parse()
+	if flag.Arg(0) == "bare" { // started by this program itself
+		fmt.Fprintln(os.Stderr, bare(flag.Arg(1), flag.Arg(2), flag.Arg(3)))
+		os.Exit(1)
+	}
 	if only != "" {
 		o.only = map[string]bool{}
 		for _, name := range strings.Split(only, ",") {

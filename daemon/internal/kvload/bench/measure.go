@@ -42,6 +42,7 @@ var methods = []string{"Lookup", "QueryPrefetchStatus", "PrepareRetrieve", "Comm
 
 const (
 	promptChunks = 8 // of a request: the first four are found, and the others stored
+	foundChunks  = 4
 	callChunk    = 256
 	callHidden   = 8
 )
@@ -186,6 +187,8 @@ func request(ctx context.Context, e *kvload.Engine, r *kvload.Request) error {
 const (
 	lookupChunks = 1000 // of a prompt
 	storeChunks  = 100  // of a call
+	lookupChunk  = 16
+	lookupHidden = 2
 )
 
 // lookups times look-ups of 1,000 chunks in stores that have more and more of them.
@@ -195,12 +198,12 @@ func lookups(ctx context.Context, b *bed, r *results) error {
 		r.lookups[k.name], r.perChunk[k.name] = map[int]timed{}, map[int]float64{}
 		err := func() error {
 			objects, mib := r.counts[len(r.counts)-1], 1024
-			s, err := b.start(ctx, k, 16, mib, objects+objects/10)
+			s, err := b.start(ctx, k, lookupChunk, mib, objects+objects/10)
 			if err != nil {
 				return err
 			}
 			defer s.remove()
-			e, err := s.connect(ctx, 1, 2, nil)
+			e, err := s.connect(ctx, 1, lookupHidden, nil)
 			if err != nil {
 				return err
 			}
@@ -211,7 +214,7 @@ func lookups(ctx context.Context, b *bed, r *results) error {
 				return err
 			}
 			for _, count := range r.counts {
-				if k.release != "" && count > 100_000 {
+				if k.release != "" && count > 100_000 || k.bare && count > 1000 {
 					break
 				}
 				begin := time.Now()
@@ -230,7 +233,9 @@ func lookups(ctx context.Context, b *bed, r *results) error {
 				if err != nil {
 					return err
 				}
-				r.perChunk[k.name][count] = float64(now-before) / float64(stored)
+				if !k.bare { // it stores nothing
+					r.perChunk[k.name][count] = float64(now-before) / float64(stored)
+				}
 				for i := range 100 {
 					n := i * 7919 % (count / lookupChunks) * lookupChunks
 					q := &kvload.Request{ID: fmt.Sprint("l", count, "-", i), Prompt: kvload.NewPrompt(8*n, lookupChunks, e.Chunk)}
@@ -266,6 +271,9 @@ func lookups(ctx context.Context, b *bed, r *results) error {
 func kills(ctx context.Context, b *bed, r *results) error {
 	r.kills, r.kept = map[string]timed{}, map[string]bool{}
 	for _, k := range b.kinds {
+		if k.bare {
+			continue
+		}
 		err := func() error {
 			s, err := b.start(ctx, k, callChunk, 512, 60_000)
 			if err != nil {

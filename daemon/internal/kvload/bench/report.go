@@ -24,7 +24,8 @@ func loadAverage() string {
 func (r *results) write(w io.Writer, b *bed) {
 	fmt.Fprintf(w, "# KV beside LMCache's own servers\n\nWritten by `go run ./daemon/internal/kvload/bench`. One Go client that speaks LMCache's protocol, %d processors which it shares with the server, "+
 		"all servers in turns, %d rounds of %g s. Columns of LMCache's servers are ratios: their value divided by that of ringcache, so above 1 ringcache is faster or smaller, but for "+
-		"calls for a second of CPU, which are ringcache's divided by theirs. Load average: %s when it began, %s at the end.\n\n",
+		"calls for a second of CPU, which are ringcache's divided by theirs. The column bare gRPC is a server in Go that reads no message and answers with constant bytes: no server that uses gRPC's own package can be "+
+		"faster than its ratio. Load average: %s when it began, %s at the end.\n\n",
 		runtime.NumCPU(), b.o.rounds, b.o.seconds, b.load, loadAverage())
 	const ours = "ringcache"
 	header := "| | ringcache |"
@@ -72,6 +73,9 @@ func (r *results) write(w io.Writer, b *bed) {
 	row("SIGKILL to the next hit, slowest of 3, s", "%.2f", func(s string) float64 { return r.kills[s].at(1) }, false)
 	fmt.Fprintln(w, "\nA server that has lost what it had is given it again at once, so its next hit is that of an engine that computes in no time. Kept what they had:")
 	for _, k := range b.kinds {
+		if k.bare {
+			continue
+		}
 		fmt.Fprintf(w, "- %s: %v\n", k.name, r.kept[k.name] && len(r.kills[k.name]) > 0)
 	}
 }

@@ -21,13 +21,15 @@ import (
 // kind is a kind of server.
 type kind struct {
 	name    string
-	release string // of LMCache; empty is ours
+	release string // of LMCache; empty is none of theirs
 	mode    string // of gRPC, of 0.5.7
+	bare    bool   // see the function bare
 }
 
 var kinds = []kind{
-	{name: "ringcache"}, {"lmcache 0.5.6", "0.5.6", ""},
-	{"0.5.7rc2 sync", "0.5.7rc2", "sync"}, {"0.5.7rc2 aio", "0.5.7rc2", "aio"}, {"0.5.7rc2 native", "0.5.7rc2", "native"},
+	{name: "ringcache"}, {name: "bare gRPC", bare: true}, {name: "lmcache 0.5.6", release: "0.5.6"},
+	{name: "0.5.7rc2 sync", release: "0.5.7rc2", mode: "sync"}, {name: "0.5.7rc2 aio", release: "0.5.7rc2", mode: "aio"},
+	{name: "0.5.7rc2 native", release: "0.5.7rc2", mode: "native"},
 }
 
 // bed has what servers need.
@@ -89,14 +91,26 @@ type server struct {
 func (b *bed) start(ctx context.Context, k kind, chunk, mib, objects int) (*server, error) {
 	s := &server{kind: k, bed: b, old: k.release == "0.5.6"}
 	s.shm = fmt.Sprintf("kvbench-%d-%s", os.Getpid(), strings.NewReplacer(" ", "", ".", "").Replace(k.name))
-	if k.release == "" {
+	switch {
+	case k.bare:
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		socket := filepath.Join(b.dir, "bare")
+		_ = os.Remove(socket) // of one before
+		s.target = "unix:" + socket
+		s.make = func() *exec.Cmd {
+			return exec.Command(self, "bare", socket, s.shm, itoa(chunk))
+		}
+	case k.release == "":
 		socket := filepath.Join(b.dir, "kv")
 		s.target = "unix:" + socket
 		s.make = func() *exec.Cmd {
 			return exec.Command(b.ours, "serve", "--socket", filepath.Join(b.dir, "socket"), "--name", s.shm, "--size", itoa(int64(mib)<<20),
 				"--max-objects", itoa(objects), "--max-leases", "16384", "--max-session-leases", "4096", "--lmcache", "grpc+unix://"+socket, "--lmcache-chunk-size", itoa(chunk), "--http", "off", "--log-level", "error")
 		}
-	} else {
+	default:
 		ports := make([]string, 2)
 		for i := range ports {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
