@@ -3,9 +3,9 @@
     kv_bench.py [--tokens 1100,4000] [--prompts 2] [--rounds 5] [--release 0.5.6] [--out FOLDER]
 
 One vLLM engine computes each prompt; another one has LMCache, whose server is `ringcache serve`. Neither has a prefix cache of its own.
-In each round the server starts with an empty segment and one lower level; each prompt is then computed by the first engine, loaded by the
-second one from that level, and loaded again from memory. It ends with status 1 if a token differs, or if an engine or the
-server counts other tokens than were to be loaded. With --out it writes kv-prefill.md.
+In each round the server starts twice with an empty segment and one lower level. Each prompt is then computed by the first engine, loaded
+by the second one from that level, and loaded again from memory. The program ends with status 1 if a token differs, or if
+the engine or the server counts other tokens than were to be loaded. With --out it writes kv-prefill.md.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from encoder_programs import Programs, Redis, Server, environment, until
 from kv_demo import CHUNK, SIZES, Engine, install, make_model
 
 MODEL = "llava_text"
+LONGEST = 4088  # and an answer of 8, of the 4096 tokens that the engine takes
 LEVELS = "disk", "redis"
 WHERE = {"memory": "memory", "disk": "disk", "redis": "Redis"}
 COUNTERS = {"memory": "lmcache_mp_lookup_hit_l1_tokens_total", "disk": "lmcache_mp_lookup_hit_l2_tokens_total",
@@ -90,7 +91,7 @@ class Bench:
         return answer["first"]
 
     def store(self, work):
-        """Has everything stored in both lower levels. What the first requests are late by is not measured."""
+        """Has everything stored in both lower levels, which also warms the engines."""
         for prompt in [self._probe, *work]:
             self._ask(self._alone, prompt, "computed first", 0)
             self._ask(self._caching, prompt, "stored", 0)
@@ -125,32 +126,36 @@ def table(a, bench, lengths, load):
 
     lines = [
         "# Prefill: computed, and loaded", "",
-        "Written by `python3 interop/e2e/kv_bench.py`. Time to the first token of one request, in a whole vLLM 0.32.0 engine on a CPU with LMCache %s and "
-        "chunks of %d tokens: divided by the time of computing the same prompt just before, by an engine without a connector. Medians, and the range of all. "
-        "The model is of %s, with 16 heads and 4 KV heads of width 32, in float32: 8 KiB of KV for a token. Prompts of each length: %d; rounds: %d, "
-        "and for memory twice as many. From disk: after a restart with an empty segment, with the files dropped from the page cache. From Redis: the same, "
-        "with a Redis on this machine." % (a.release, CHUNK, SIZES[MODEL], a.prompts, a.rounds), "",
-        "%d processors (%s) for engines, server and Redis; an engine computes with one thread. Load average %.0f to %.0f meanwhile. Only the ratios mean "
-        "anything." % (os.cpu_count(), platform.machine(), min(load), max(load)), "",
+        "Written by `python3 interop/e2e/kv_bench.py`. Time to the first token of one request, in a whole vLLM 0.32.0 engine "
+        "on a CPU with LMCache %s and chunks of %d tokens: divided by the time of computing the same prompt just before, by an "
+        "engine without a connector. Medians, and the range of all. The model is of %s, with 16 heads and 4 KV heads of width "
+        "32, in float32: 8 KiB of KV for a token. Prompts of each length: %d; rounds: %d, and for memory twice as many. From "
+        "disk: after a restart with an empty segment, with the files dropped from the page cache. From Redis: the same, with "
+        "a Redis on this machine." % (a.release, CHUNK, SIZES[MODEL], a.prompts, a.rounds), "",
+        "%d processors (%s) for engines, server and Redis; an engine computes with one thread. Load average %.0f to %.0f "
+        "meanwhile. Only the ratios mean anything." % (os.cpu_count(), platform.machine(), min(load), max(load)), "",
         "| tokens of the prompt | of which loaded | computed, ms | from memory | from disk | from Redis |",
         "| ---: | ---: | ---: | ---: | ---: | ---: |"]
     for length in lengths:
-        lines.append("| %d | %d | %.0f | %s |" % (length, length // CHUNK * CHUNK, 1000 * statistics.median(bench.computed[length]),
-                                             " | ".join(ratio(length, where) for where in WHERE)))
-    lines += ["", "All tokens of all answers were equal, and engine and server counted as loaded what the table says, from the level that it "
-                  "says."]
+        lines.append("| %d | %d | %.0f | %s |" % (
+            length, length // CHUNK * CHUNK, 1000 * statistics.median(bench.computed[length]),
+            " | ".join(ratio(length, where) for where in WHERE)))
+    lines += ["", "All tokens of all answers were equal, and engine and server counted as loaded what the table says, from the level "
+                  "that it says."]
     return "\n".join(lines) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tokens", default="1100,4000", help="lengths of prompts; at most 4088 (default %(default)s)")
+    parser.add_argument("--tokens", default="1100,4000", help="lengths of prompts (default %(default)s)")
     parser.add_argument("--prompts", type=int, default=2, help="of each length (default %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="for each level (default %(default)s)")
     parser.add_argument("--release", default="0.5.6", choices=["0.5.6", "0.5.7rc2"], help="of LMCache (default %(default)s)")
     parser.add_argument("--out", type=pathlib.Path, metavar="FOLDER")
     a = parser.parse_args()
     lengths = [int(n) for n in a.tokens.split(",")]
+    if not all(CHUNK < n <= LONGEST for n in lengths):
+        parser.error("a prompt has more than %d tokens, which is a chunk, and at most %d" % (CHUNK, LONGEST))
     work, load = [prompt for n in lengths for prompt in prompts(n, a.prompts)], []
     env = install(environment())
     with Programs() as programs:
