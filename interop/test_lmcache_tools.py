@@ -31,8 +31,8 @@ import pytest
 
 PATIENCE = 600
 CHUNK = 64
-# Of each worker: K and V, blocks, tokens of a block, heads, width of a head; 4 layers.
-SHAPE = "(2,128,16,2,32):float32:4"
+# Of each worker: K and V, blocks, tokens of a block, heads, width of a head; 4 layers. MLA has one vector in place of K and V.
+SHAPE, MLA = "(2,128,16,2,32):float32:4", "(1,128,16,1,64):float32:4"
 SCRIPT = ".buildkite/k3_tests/multiprocess/scripts/workloads/common/http-api.sh"
 # What the script asks for and `ringcache serve` does not have: what LMCache's server shows of its own program and of its Python process ...
 OWN = ("GET / — service", "GET /config", "GET /env", "GET /loglevel", "GET /threads", "GET /periodic-threads", "GET /version",
@@ -116,22 +116,36 @@ def lmcache(*command):
     return run("lmcache.cli.main", *command)
 
 
-# The benchmark stores each sequence, looks it up, loads it and compares checksums. Stores count for each worker, hits once.
-@pytest.mark.parametrize("transport, first, options, workers", [
-    ("grpc+unix", 0, (), 1), ("ipc", 10, (), 1), ("grpc", 20, (), 1), ("tcp", 30, (), 1),
-    ("grpc+unix", 40, ("--tp-size", "2"), 2), ("ipc", 50, ("--tp-size", "2"), 2)])
-def test_bench_server(server, tmp_path, transport, first, options, workers):
+def bench_server(url, server, chunks, first, end, *options, shape=SHAPE, mode="engine_driven"):
+    return ("bench", "server", "--rpc-url", url, "--mode", "cpu", "--transfer-mode", mode, "--num-tokens", str(chunks * CHUNK), "--start",
+            str(first), "--end", str(end), "--interval", "0", "--num-blocks", "128", "--kvcache-shape-spec", shape, "--url", server.http,
+            *options)
+
+
+# The benchmark stores each sequence, looks it up, loads it and compares checksums. Stores count for each worker, hits once;
+# with MLA one worker stores for all.
+@pytest.mark.parametrize("transport, first, options, shape, storing", [
+    ("grpc+unix", 0, (), SHAPE, 1), ("ipc", 10, (), SHAPE, 1), ("grpc", 20, (), SHAPE, 1), ("tcp", 30, (), SHAPE, 1),
+    ("grpc+unix", 40, ("--tp-size", "2"), SHAPE, 2), ("ipc", 50, ("--tp-size", "2"), SHAPE, 2),
+    ("grpc+unix", 60, ("--tp-size", "2", "--use-mla"), MLA, 1)])
+def test_bench_server(server, tmp_path, transport, first, options, shape, storing):
     sequences, chunks = 3, 4
-    before = [server.counter("lmcache_mp_l1_write_chunks_total"), server.counter("lmcache_mp_lookup_hit_tokens_total")]
-    lmcache("bench", "server", "--rpc-url", server.urls[transport], "--mode", "cpu", "--transfer-mode", "engine_driven",
-            "--num-tokens", str(chunks * CHUNK), "--start", str(first), "--end", str(first + sequences), "--interval", "0",
-            "--num-blocks", "128", "--kvcache-shape-spec", SHAPE, "--url", server.http, *options, "--format", "json", "--output",
-            tmp_path / "out.json")
+    counters = "lmcache_mp_l1_write_chunks_total", "lmcache_mp_lookup_hit_tokens_total"
+    before = [server.counter(name) for name in counters]
+    lmcache(*bench_server(server.urls[transport], server, chunks, first, first + sequences, *options, "--format", "json", "--output",
+                          tmp_path / "out.json", shape=shape))
     results = json.loads((tmp_path / "out.json").read_text())["metrics"]["results"]
     assert (results["checksum_ok"], results["checksum_fail"]) == (sequences, 0), results
-    after = [server.counter("lmcache_mp_l1_write_chunks_total"), server.counter("lmcache_mp_lookup_hit_tokens_total")]
-    assert [a - b for a, b in zip(after, before)] == [sequences * chunks * workers, sequences * chunks * CHUNK]
+    counted = [server.counter(name) - n for name, n in zip(counters, before)]
+    assert counted == [sequences * chunks * storing, sequences * chunks * CHUNK]
     assert server.status()["active_sessions"] == 0
+
+
+def test_bench_server_that_copies_by_itself(server):
+    """That mode is not here, and the engine is told which one to set."""
+    command = bench_server(server.urls["grpc+unix"], server, 1, 80, 81, mode="lmcache_driven")
+    done = subprocess.run([sys.executable, "-m", "lmcache.cli.main", *command], env=settings(), capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode != 0 and "set lmcache.mp.mp_transfer_mode to engine_driven" in done.stdout + done.stderr, done.stdout + done.stderr
 
 
 def test_ping(server):
@@ -148,10 +162,8 @@ def test_status_viewer(server):
     assert "HEALTHY" in text and "UNHEALTHY" not in text and "chunk_size: %d" % CHUNK in text, text
 
 
-def test_kvcache_clear(server, tmp_path):
-    lmcache("bench", "server", "--rpc-url", server.urls["grpc+unix"], "--mode", "cpu", "--transfer-mode", "engine_driven",
-            "--num-tokens", str(CHUNK), "--start", "90", "--end", "91", "--interval", "0", "--num-blocks", "128",
-            "--kvcache-shape-spec", SHAPE, "--url", server.http)
+def test_kvcache_clear(server):
+    lmcache(*bench_server(server.urls["grpc+unix"], server, 1, 90, 91))
     assert server.status()["storage_manager"]["l1_manager"]["total_object_count"] > 0
     assert re.search(r"Status: +OK", lmcache("kvcache", "clear", "--url", server.http))
     assert server.status()["storage_manager"]["l1_manager"]["total_object_count"] == 0
