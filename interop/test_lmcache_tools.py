@@ -31,10 +31,12 @@ import pytest
 
 PATIENCE = 600
 CHUNK = 64
-# Of each worker: K and V, blocks, tokens of a block, heads, width of a head; 4 layers. MLA has one vector in place of K and V.
+# Of each worker: K and V, blocks, tokens of a block, heads, width of a head; 4 layers. MLA has one vector in
+# place of K and V.
 SHAPE, MLA = "(2,128,16,2,32):float32:4", "(1,128,16,1,64):float32:4"
 SCRIPT = ".buildkite/k3_tests/multiprocess/scripts/workloads/common/http-api.sh"
-# What the script asks for and `ringcache serve` does not have: what LMCache's server shows of its own program and of its Python process ...
+# What the script asks for and `ringcache serve` does not have: what LMCache's server shows of its own program and
+# of its Python process ...
 OWN = ("GET / — service", "GET /config", "GET /env", "GET /loglevel", "GET /threads", "GET /periodic-threads", "GET /version",
        "GET /lmc_version", "GET /commit_id")
 # ... and quotas that are set by HTTP: here they are settings.
@@ -122,8 +124,8 @@ def bench_server(url, server, chunks, first, end, *options, shape=SHAPE, mode="e
             *options)
 
 
-# The benchmark stores each sequence, looks it up, loads it and compares checksums. Stores count for each worker, hits once;
-# with MLA one worker stores for all.
+# The benchmark stores each sequence, looks it up, loads it and compares checksums. Stores count for each worker,
+# hits once; with MLA one worker stores for all.
 @pytest.mark.parametrize("transport, first, options, shape, storing", [
     ("grpc+unix", 0, (), SHAPE, 1), ("ipc", 10, (), SHAPE, 1), ("grpc", 20, (), SHAPE, 1), ("tcp", 30, (), SHAPE, 1),
     ("grpc+unix", 40, ("--tp-size", "2"), SHAPE, 2), ("ipc", 50, ("--tp-size", "2"), SHAPE, 2),
