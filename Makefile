@@ -5,6 +5,8 @@
 # make test        everything but the real vLLM
 # make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
+# make test-lmcache  LMCache's own tools against the daemon, of both releases; LMCACHE_SOURCE=FOLDER
+#                  is an unpacked source distribution, whose script is run, too
 # make e2e         whole vLLM engines behind package engine and beside the daemon (makes the same environment)
 # make bench       the jobs of a cache beside the real vLLM and other peers: table, plots and raw
 #                  samples in bench/results; BENCH_ARGS are bench/compare's options
@@ -43,7 +45,7 @@ MUTATE_ARGS ?=
 COVER_ARGS ?=
 comma := ,
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm test-lmcache e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover
 
 all: build
 
@@ -100,6 +102,11 @@ test-arm64:
 test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
 	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py tests/test_pin_torch.py tests/test_plugin.py tests/test_encoder.py tests/test_offloading.py
+
+test-lmcache: bin/ringcache
+	env=$$(interop/setup.sh); for release in $$(interop/e2e/lmcache.sh); do echo "$${release%%=*}"; \
+		PYTHONPATH=$${release#*=} RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop/test_lmcache_tools.py -q -rs || exit 1; \
+	done
 
 # Engines one after the other: about 40 minutes for all of it.
 e2e:

@@ -18,14 +18,15 @@ SIZES = {"llava_text": "8 layers x 512", "llava": "2 layers x 128: a toy, which 
 
 
 class Engine:
-    """kv_engine.py in a process of its own, with a release of LMCache."""
+    """kv_engine.py in a process of its own, with a release of LMCache; without a URL its KV is nobody else's."""
 
-    def __init__(self, programs, env, release, model, url):
+    def __init__(self, programs, env, release, model, url=None):
         config = {"kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_load_failure_policy": "recompute",
                   "kv_connector_extra_config": {"lmcache.mp.server_urls": [url], "lmcache.mp.mq_timeout": 5,
                                                 "lmcache.mp.heartbeat_interval": 1}}
+        command = [env["python"], HERE / "kv_engine.py", "--model", model]
         self._process = programs.start(
-            [env["python"], HERE / "kv_engine.py", "--model", model, "--kv", json.dumps(config)], stdin=subprocess.PIPE,
+            [*command, "--kv", json.dumps(config)] if url else command, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": env["lmcache_" + release]})
 
     def _answer(self):
@@ -37,12 +38,16 @@ class Engine:
     def ready(self):
         self._answer()
 
+    def answer(self, prompt):
+        """Returns what kv_engine.py says of one prompt."""
+        self._process.stdin.write(json.dumps([prompt]) + "\n")
+        self._process.stdin.flush()
+        return self._answer()["answers"][0]
+
     def ask(self, prompt):
         """Returns the tokens of the answer, how many tokens of the prompt were not computed, and the seconds."""
         began = time.monotonic()
-        self._process.stdin.write(json.dumps([prompt]) + "\n")
-        self._process.stdin.flush()
-        answer = self._answer()["answers"][0]
+        answer = self.answer(prompt)
         return answer["tokens"], answer["cached"], time.monotonic() - began
 
     def end(self):
@@ -50,6 +55,18 @@ class Engine:
 
     def wait(self):
         self._process.wait(PATIENCE)
+
+
+def install(env):
+    """Adds the folders of the releases of LMCache."""
+    out = subprocess.run([HERE / "lmcache.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return {**env, **dict(line.split("=", 1) for line in out.splitlines())}
+
+
+def make_model(programs, env, kind):
+    subprocess.run([env["python"], HERE / "make_model.py", programs.folder / "models", kind], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return programs.folder / "models" / kind
 
 
 def prompt(seed):
@@ -69,17 +86,14 @@ def main():
     with progress("the environment of vLLM is looked for; where there is none yet, 6 GB are installed"):
         env = environment()
     with progress("the releases of LMCache are looked for, or installed"):
-        out = subprocess.run([HERE / "lmcache.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout
-        env.update(line.split("=", 1) for line in out.splitlines())
+        env = install(env)
     with Programs() as programs:
         with progress("ringcache is built"):
             server = Server(programs, "ringcache-demo")
         model = env.get("model_" + a.model)
         if model is None:
             with progress("a model of random weights is made, of %s" % SIZES[a.model]):
-                subprocess.run([env["python"], HERE / "make_model.py", programs.folder / "models", a.model], check=True,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            model = programs.folder / "models" / a.model
+                model = make_model(programs, env, a.model)
         url = "grpc+unix://%s" % (programs.folder / "kv")
         settings = ("--size", "256MiB", "--disk", programs.folder / "disk", "--lmcache", url, "--lmcache-chunk-size", CHUNK)
         server.start(*settings)

@@ -4,7 +4,7 @@
 
 --kv is vLLM's kv_transfer_config. Each line is a JSON list of prompts, which are lists of token ids or, with a cache_salt,
 vLLM's own form of these, and is answered by a line on stdout: for each prompt its tokens, and how many tokens of the
-prompt were not computed; and how often requests were preempted so far. The first line comes when the engine is ready:
+prompt were not computed, and the seconds from its arrival to its first token; and how often requests were preempted so far. The first line comes when the engine is ready:
 {"ready": true}. The end of stdin ends it.
 
 {"kill": PID, "at": "load" or "store"} has the process PID killed when our spec next promises a load (the scheduler has looked up,
@@ -72,8 +72,8 @@ def work(a, stdin):
         prompts = [p if isinstance(p, dict) else {"prompt_token_ids": p} for p in command]
         outputs = llm.generate(prompts, params, use_tqdm=False)
         preempted = sum(m.value for m in llm.get_metrics() if m.name == "vllm:num_preemptions")
-        print(json.dumps({"answers": [{"tokens": list(o.outputs[0].token_ids), "cached": o.num_cached_tokens or 0}
-                                      for o in outputs], "preempted": int(preempted)}), file=lines)
+        print(json.dumps({"answers": [{"tokens": list(o.outputs[0].token_ids), "cached": o.num_cached_tokens or 0,
+                                       "first": o.metrics.first_token_latency} for o in outputs], "preempted": int(preempted)}), file=lines)
     llm.llm_engine.engine_core.shutdown()  # in order, so that the connector ends, too
 
 
