@@ -43,6 +43,11 @@ func (u *Session) Reserve(name string, objects []tier.Object, d time.Duration) (
 	if err != nil {
 		return nil, err
 	}
+	for i := range placed {
+		if errors.Is(placed[i].Err, tier.ErrFull) { // also for its parent, which says nothing of what is reserved
+			placed[i] = l.reserved(&objects[i], placed[i])
+		}
+	}
 	failpoint.Hit("daemon.reserved")
 	if !slices.ContainsFunc(placed, isPlaced) {
 		l.releaseEmpty()
@@ -65,6 +70,11 @@ func (l *lease) reserve(o *tier.Object, most int64) tier.Placed {
 		failpoint.Hit("daemon.reserve")
 		return p
 	}
+	return l.reserved(o, p)
+}
+
+// reserved answers for an object that the lease has reserved before; for any other the answer is p.
+func (l *lease) reserved(o *tier.Object, p tier.Placed) tier.Placed {
 	if own := l.t.Held([]tier.Key{o.Key})[0]; errors.Is(own.Err, tier.ErrPending) {
 		return again(o, own)
 	}
