@@ -155,7 +155,8 @@ func (d hashDecoder) integer(s string) any {
 	if n != nil {
 		return n
 	}
-	if _, err := strconv.ParseInt(s, 10, 64); errors.Is(err, strconv.ErrRange) { // invalid, as all numbers that are too large
+	// invalid, as all numbers that are too large
+	if _, err := strconv.ParseInt(s, 10, 64); errors.Is(err, strconv.ErrRange) {
 		d.fail("the integer %.40s does not fit 64 bits; of such a number vLLM hashes a pointer, which never matches: pass it as text", s)
 	}
 	d.fail("%.40q is no decimal integer", s)

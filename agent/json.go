@@ -113,7 +113,8 @@ func hasNames(t reflect.Type) bool {
 		return false
 	case t.Kind() == reflect.Struct:
 		return true
-	case t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array || t.Kind() == reflect.Map:
+	case t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array ||
+		t.Kind() == reflect.Map:
 		return hasNames(t.Elem())
 	}
 	return false

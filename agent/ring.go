@@ -114,10 +114,14 @@ func ringPeek(p *params, r *ring) (reply, error) {
 	offset, length := p.int("offset"), p.int("length")
 	memory := r.seg.Ring()
 	if offset < 0 || length < 0 || length > maxPeek || offset > len(memory) || length > len(memory)-offset {
-		return nil, invalidf("%d bytes from %d on: the ring has %d, and one look shows at most %d", length, offset, len(memory), maxPeek)
+		return nil, invalidf("%d bytes from %d on: the ring has %d, and one look shows at most %d",
+			length, offset, len(memory), maxPeek)
 	}
 	var raw string
-	if err := fault.Guard(func() error { raw = hex.EncodeToString(memory[offset : offset+length]); return nil }); err != nil {
+	if err := fault.Guard(func() error {
+		raw = hex.EncodeToString(memory[offset : offset+length])
+		return nil
+	}); err != nil {
 		return nil, fmt.Errorf("%w: %w", shmring.ErrCorrupt, err)
 	}
 	return reply{"hex": raw}, nil

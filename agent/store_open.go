@@ -38,7 +38,8 @@ func (a *Agent) writerOptions(p *params) objstore.Options {
 	return objstore.Options{
 		RingSize: p.int("size"), MaxObjectSize: p.int("max_object"), Readers: p.int("readers"),
 		Generation: p.generation(), InlineThreshold: p.threshold(), Dir: a.dir,
-		Rereads: rereads, TrustCounts: !rereads, MaxObjects: optional(p, "max_objects", 0), Owner: optional(p, "owner", ""),
+		Rereads: rereads, TrustCounts: !rereads, MaxObjects: optional(p, "max_objects", 0),
+		Owner:         optional(p, "owner", ""),
 		Quota:         int64(optional(p, "quota", 0)),
 		QuarantineTTL: time.Duration(optional(p, "quarantine_ttl", 0.0) * float64(time.Second)),
 	}
@@ -60,7 +61,8 @@ func (a *Agent) storeCreate(p *params) (reply, error) {
 			return nil, unsupportedf("policy %q, want fifo or pool", policy)
 		}
 		// 64 bytes of the sidecar for each object.
-		if err := errors.Join(a.sizeAllowed(o.RingSize), a.sizeAllowed(64*min(o.MaxObjects, math.MaxInt/64))); err != nil {
+		if err := errors.Join(a.sizeAllowed(o.RingSize),
+			a.sizeAllowed(64*min(o.MaxObjects, math.MaxInt/64))); err != nil {
 			return nil, err
 		}
 		if o.Name == "" {
@@ -164,7 +166,9 @@ func (l ownLock) Unlock() error { <-l; return nil }
 
 func (a *Agent) storeOpen(p *params) (reply, error) {
 	name := p.str("name")
-	o := objstore.ReaderOptions{RingSize: p.int("size"), Readers: p.int("readers"), Generation: p.generation(), Dir: a.dir}
+	o := objstore.ReaderOptions{
+		RingSize: p.int("size"), Readers: p.int("readers"), Generation: p.generation(), Dir: a.dir,
+	}
 	_ = optional(p, "max_object", 0) // a reader has no use for it, but a wrong type is an error
 	lock := optional(p, "lock", "")
 	return nil, a.addStore(p, func() (*store, error) {

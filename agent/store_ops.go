@@ -223,7 +223,8 @@ func storePeek(p *params, s *store) (reply, error) {
 	defer s.segment().Release()
 	b := s.segment().Bytes()
 	if offset < 0 || length < 0 || length > maxPeek || offset > len(b) || length > len(b)-offset {
-		return nil, invalidf("%d bytes from %d on: the segment has %d, and one look shows at most %d", length, offset, len(b), maxPeek)
+		return nil, invalidf("%d bytes from %d on: the segment has %d, and one look shows at most %d",
+			length, offset, len(b), maxPeek)
 	}
 	var raw []byte
 	err := fault.Guard(func() error { raw = bytes.Clone(b[offset : offset+length]); return nil })

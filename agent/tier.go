@@ -242,7 +242,10 @@ func tierUsage(_ context.Context, _ *params, l *level) (reply, error) {
 		return nil, unsupportedf("a store has no usage of its own; its levels have")
 	}
 	u := l.level.Usage()
-	out := reply{"objects": u.Objects, "bytes": u.Bytes, "capacity": u.Capacity, "held": u.Held, "evicted": u.Evicted, "corrupt": u.Corrupt}
+	out := reply{
+		"objects": u.Objects, "bytes": u.Bytes, "capacity": u.Capacity, "held": u.Held, "evicted": u.Evicted,
+		"corrupt": u.Corrupt,
+	}
 	if u.Tenants != nil {
 		out["tenants"] = u.Tenants
 	}
@@ -303,7 +306,10 @@ func describeLease(s tier.LeaseState) reply {
 		}
 		return out
 	}
-	out := reply{"lease": s.ID, "owner": s.Owner, "pinned": names(s.Pinned), "reserved": names(s.Reserved), "bytes": s.Bytes, "from_restart": s.FromRestart}
+	out := reply{
+		"lease": s.ID, "owner": s.Owner, "pinned": names(s.Pinned), "reserved": names(s.Reserved), "bytes": s.Bytes,
+		"from_restart": s.FromRestart,
+	}
 	if !s.Until.IsZero() {
 		out["seconds"] = time.Until(s.Until).Seconds()
 	}

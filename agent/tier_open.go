@@ -15,7 +15,9 @@ type lowerJSON struct {
 	Write string `json:"write"`
 }
 
-var writePolicies = map[string]tier.Write{"": tier.Through, "through": tier.Through, "back": tier.Back, "around": tier.Around}
+var writePolicies = map[string]tier.Write{
+	"": tier.Through, "through": tier.Through, "back": tier.Back, "around": tier.Around,
+}
 
 func (a *Agent) tierOpen(p *params) (reply, error) {
 	name := unused(p, "tier", a.levels)
@@ -35,7 +37,9 @@ func (a *Agent) tierOpen(p *params) (reply, error) {
 // openLevel opens what one text names: see package location.
 func (a *Agent) openLevel(p *params) (*level, error) {
 	text := p.str("level")
-	o := location.Options{ShmDir: a.dir, Size: int64(optional(p, "size", 0)), Capacity: optional(p, "capacity", int64(0))}
+	o := location.Options{
+		ShmDir: a.dir, Size: int64(optional(p, "size", 0)), Capacity: optional(p, "capacity", int64(0)),
+	}
 	if err := a.sizeAllowed(int(o.Size)); err != nil {
 		return nil, err
 	}

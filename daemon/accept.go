@@ -22,7 +22,9 @@ func (s *Server) accept(conn net.Conn) {
 	if err == nil && s.admit(conn, client) {
 		return
 	}
-	why := &wire.Error{Kind: wire.KindBusy, Text: "there are as many connections as there may be; raise max-connections, or close some"}
+	why := &wire.Error{
+		Kind: wire.KindBusy, Text: "there are as many connections as there may be; raise max-connections, or close some",
+	}
 	if err != nil {
 		why = refusal(err)
 	} else {

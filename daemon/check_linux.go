@@ -40,7 +40,8 @@ func (c Config) Check(ctx context.Context) []Finding {
 	look("max-connections", func() (string, error) {
 		x := c.files()
 		l, _ := x.fit(c.configured())
-		return fmt.Sprintf("this process may open %d files, enough for %d connections", x.all, l.MaxConnections), c.checkFiles()
+		return fmt.Sprintf("this process may open %d files, enough for %d connections", x.all, l.MaxConnections),
+			c.checkFiles()
 	})
 	look("name", c.checkSegment)
 	for _, x := range c.lower() {
@@ -153,7 +154,8 @@ func checkLMCache(ctx context.Context, text string) (string, error) {
 // might connect. key is the setting.
 func tryPath(path, key string) (string, error) {
 	if err := tryFolder(filepath.Dir(path), true); err != nil {
-		return "", fmt.Errorf("the folder of the socket: %w; make it for this user, or give another path by %s", err, key)
+		return "", fmt.Errorf("the folder of the socket: %w; make it for this user, or give another path by %s",
+			err, key)
 	}
 	lock, err := tryLockSocket(path, 0)
 	switch {

@@ -28,7 +28,8 @@ func (c *connection) count(q *wire.Request, p *wire.Reply) {
 		space = ""
 	}
 	label := c.session.user.Count(space, use, q.Op == wire.Hello || q.Op == wire.Stat)
-	if q.Op == wire.Reserve && slices.ContainsFunc(p.Items, func(it wire.Item) bool { return it.Status == wire.StatusFull }) {
+	if q.Op == wire.Reserve &&
+		slices.ContainsFunc(p.Items, func(it wire.Item) bool { return it.Status == wire.StatusFull }) {
 		s.full.Warn(s.log, "there is no room in memory for an object that a client wants to store: leases hold what is there, or its process has all that it may have",
 			"pid", c.client.PID(), "client", label)
 	}
@@ -65,8 +66,9 @@ func (s *Server) clientList() []wire.ClientState {
 			x.Session = x.Protocol + "/" + x.Session
 		}
 		out[i] = wire.ClientState{
-			Session: x.Session, Client: x.Label, PID: x.PID, Space: x.Space, Seconds: int64(now.Sub(x.Since) / time.Second),
-			Idle: int64(now.Sub(x.Last) / time.Second), Hits: x.Use.Hits, Misses: x.Use.Misses, Stored: x.Use.Stored,
+			Session: x.Session, Client: x.Label, PID: x.PID, Space: x.Space,
+			Seconds: int64(now.Sub(x.Since) / time.Second),
+			Idle:    int64(now.Sub(x.Last) / time.Second), Hits: x.Use.Hits, Misses: x.Use.Misses, Stored: x.Use.Stored,
 		}
 	}
 	return out

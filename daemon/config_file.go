@@ -27,7 +27,8 @@ func fromFile(path string) (values map[string]given, problems []string) {
 	case err != nil:
 		return nil, []string{"the configuration file can't be read: " + err.Error()}
 	case len(b) > maxConfigFile:
-		return nil, []string{fmt.Sprintf("%s has more than %d bytes, and so is no configuration file", path, maxConfigFile)}
+		return nil, []string{fmt.Sprintf("%s has more than %d bytes, and so is no configuration file",
+			path, maxConfigFile)}
 	}
 	return parseFile(path, b)
 }
@@ -45,7 +46,9 @@ func parseFile(path string, b []byte) (values map[string]given, problems []strin
 		return nil, []string{fmt.Sprintf("%s is no YAML file: %v", path, err)}
 	}
 	if err := d.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, []string{fmt.Sprintf("%s has something behind its first document: a configuration is one YAML mapping", path)}
+		return nil, []string{
+			fmt.Sprintf("%s has something behind its first document: a configuration is one YAML mapping", path),
+		}
 	}
 	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
 		return nil, []string{fmt.Sprintf("%s is no mapping: write lines such as `size: 4GiB`", path)}

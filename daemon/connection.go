@@ -199,7 +199,8 @@ func (c *connection) needs(q *wire.Request, body int) int64 {
 	n := body + bytesOfName*(len(q.Names)+len(q.Objects)+len(q.Leases))
 	switch {
 	case q.List:
-		n += bytesOfLease*min(c.server.registry.Counts().Leases, maxListed) + bytesOfName*min(c.server.registry.Counts().Connected, maxClients)
+		n += bytesOfLease*min(c.server.registry.Counts().Leases, maxListed) +
+			bytesOfName*min(c.server.registry.Counts().Connected, maxClients)
 	case q.Op == wire.Get && len(q.Names) == 0 && c.session != nil:
 		n += bytesOfName * min(c.session.user.Objects(q.Lease), maxListed)
 	}
@@ -210,12 +211,19 @@ func (c *connection) needs(q *wire.Request, body int) int64 {
 func (c *connection) handleGuarded(q *wire.Request) (p *wire.Reply) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.server.panic.Warn(c.server.log, "a request caused a panic: please report this", "op", q.Op, "panic", r, "stack", string(debug.Stack()))
-			p = &wire.Reply{ID: q.ID, Error: &wire.Error{Kind: wire.KindInternal, Text: "the daemon failed to serve the request, and has logged why"}}
+			c.server.panic.Warn(c.server.log, "a request caused a panic: please report this", "op", q.Op, "panic", r,
+				"stack", string(debug.Stack()))
+			p = &wire.Reply{
+				ID: q.ID, Error: &wire.Error{
+					Kind: wire.KindInternal, Text: "the daemon failed to serve the request, and has logged why",
+				},
+			}
 		}
 	}()
 	if c.isFinishing() {
-		return &wire.Reply{ID: q.ID, Error: &wire.Error{Kind: wire.KindClosing, Text: "the daemon ends; connect again in a while"}}
+		return &wire.Reply{
+			ID: q.ID, Error: &wire.Error{Kind: wire.KindClosing, Text: "the daemon ends; connect again in a while"},
+		}
 	}
 	p = c.handle(q)
 	p.ID = q.ID

@@ -39,8 +39,10 @@ type RequestCounter struct {
 
 // LatencyBounds are the bounds of RequestCounter.Within.
 var LatencyBounds = [...]time.Duration{
-	10 * time.Microsecond, 25 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
-	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, time.Second,
+	10 * time.Microsecond, 25 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond,
+	500 * time.Microsecond,
+	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
+	50 * time.Millisecond, 100 * time.Millisecond, time.Second,
 }
 
 // ItemCounter counts answers about single objects.
@@ -61,7 +63,8 @@ func (s *Server) Counters() Counters {
 	n := s.registry.Counts()
 	c := Counters{
 		Sessions: n.Sessions, Processes: n.Processes, Leases: n.Leases, Waiting: n.Waiting, Held: n.Held,
-		Recovered: n.Recovered, EndedByTime: n.EndedByTime, EndedByExit: n.EndedByExit, Accepted: s.meter.accepted.Load(),
+		Recovered: n.Recovered, EndedByTime: n.EndedByTime, EndedByExit: n.EndedByExit,
+		Accepted: s.meter.accepted.Load(),
 	}
 	s.mu.Lock()
 	c.Connections = len(s.conns)
@@ -72,13 +75,15 @@ func (s *Server) Counters() Counters {
 }
 
 var (
-	meterOps      = [...]wire.Op{wire.Hello, wire.Pin, wire.Get, wire.Reserve, wire.Commit, wire.Abort, wire.Release, wire.Stat, wire.Clear}
+	meterOps = [...]wire.Op{wire.Hello, wire.Pin, wire.Get, wire.Reserve, wire.Commit, wire.Abort, wire.Release,
+		wire.Stat, wire.Clear}
 	meterStatuses = [...]wire.Status{
-		wire.StatusHit, wire.StatusMiss, wire.StatusPending, wire.StatusReserved, wire.StatusExists, wire.StatusFull, wire.StatusTooLarge,
-		wire.StatusOK, wire.StatusEnded, wire.StatusUnavailable, wire.StatusInvalid,
+		wire.StatusHit, wire.StatusMiss, wire.StatusPending, wire.StatusReserved, wire.StatusExists, wire.StatusFull,
+		wire.StatusTooLarge, wire.StatusOK, wire.StatusEnded, wire.StatusUnavailable, wire.StatusInvalid,
 	}
 	meterKinds = [...]wire.Kind{
-		wire.KindVersion, wire.KindPermission, wire.KindInvalid, wire.KindUnsupported, wire.KindHello, wire.KindBusy, wire.KindClosing, wire.KindInternal,
+		wire.KindVersion, wire.KindPermission, wire.KindInvalid, wire.KindUnsupported, wire.KindHello, wire.KindBusy,
+		wire.KindClosing, wire.KindInternal,
 	}
 )
 

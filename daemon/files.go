@@ -37,7 +37,9 @@ func (c Config) files() files { return c.divide(openFiles()) }
 
 // divide divides so many descriptors.
 func (c Config) divide(all int) files {
-	f := files{all: all, base: baseFiles + lmcacheFiles*len(c.LMCache), http: maxHTTP, disk: mostDisk(), redis: mostRedis}
+	f := files{
+		all: all, base: baseFiles + lmcacheFiles*len(c.LMCache), http: maxHTTP, disk: mostDisk(), redis: mostRedis,
+	}
 	if all > 0 {
 		f.http = min(f.http, max(leastHTTP, all/16))
 		f.disk = min(f.disk, max(4, all/16))
@@ -98,7 +100,8 @@ func (c Config) limits() Limits {
 // checkFiles reports that there are not enough descriptors for any client.
 func (c Config) checkFiles() error {
 	if f := c.files(); !f.enough() {
-		return fmt.Errorf("this process may open %d files, which is not enough for its levels and one client: %s", f.all, c.howToOpen())
+		return fmt.Errorf("this process may open %d files, which is not enough for its levels and one client: %s",
+			f.all, c.howToOpen())
 	}
 	return nil
 }

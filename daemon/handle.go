@@ -48,7 +48,8 @@ func (c *connection) handle(q *wire.Request) *wire.Reply {
 			return errs, err
 		})
 	case wire.Abort:
-		p, err = c.session.endReservations(q, func(keys []tier.Key) ([]error, error) { return c.session.user.Abort(q.Lease, keys) })
+		p, err = c.session.endReservations(q,
+			func(keys []tier.Key) ([]error, error) { return c.session.user.Abort(q.Lease, keys) })
 	case wire.Release:
 		p, err = c.session.release(q)
 	case wire.Stat:
@@ -94,15 +95,21 @@ func (c *connection) hello(q *wire.Request) *wire.Reply {
 	if err != nil {
 		return &wire.Reply{Error: refusal(err)}
 	}
-	c.session = &session{id: q.Session, user: user, identifiers: q.Fingerprint != nil, work: &c.work, looks: &looks{rooms: c.work.rooms, part: c.work.part}}
+	c.session = &session{
+		id: q.Session, user: user, identifiers: q.Fingerprint != nil, work: &c.work,
+		looks: &looks{rooms: c.work.rooms, part: c.work.part},
+	}
 	user.Count(space, registry.Use{}, space == "")
 	s.mu.Lock()
 	l := s.limits
 	s.mu.Unlock()
 	seg := s.segment
 	return &wire.Reply{
-		Version: wire.Version, Server: "ringcache " + s.o.Version, Segment: &seg, Space: space, Features: shared(s.features, q.Features),
-		Limits: &wire.Limits{Names: wire.MaxNames, Seconds: uint32(l.MaxLease / time.Second), Held: l.MaxHeld, Leases: l.MaxLeases},
+		Version: wire.Version, Server: "ringcache " + s.o.Version, Segment: &seg, Space: space,
+		Features: shared(s.features, q.Features),
+		Limits: &wire.Limits{
+			Names: wire.MaxNames, Seconds: uint32(l.MaxLease / time.Second), Held: l.MaxHeld, Leases: l.MaxLeases,
+		},
 	}
 }
 
@@ -154,7 +161,8 @@ func (s *session) pin(q *wire.Request) (*wire.Reply, error) {
 			return err
 		})
 	}
-	placed, err := s.user.Pin(q.Lease, keys, seconds(q), true) // a chain is one piece, since it ends with the first miss
+	// a chain is one piece, since it ends with the first miss
+	placed, err := s.user.Pin(q.Lease, keys, seconds(q), true)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +188,9 @@ func (s *session) get(q *wire.Request) (*wire.Reply, error) {
 	var err error
 	if len(keys) == 0 {
 		if n := s.user.Objects(q.Lease); n > maxListed {
-			return failed(wire.KindInvalid, fmt.Sprintf("the lease has %d objects, and %d are the most to list: name those that you want", n, maxListed)), nil
+			return failed(wire.KindInvalid,
+				fmt.Sprintf("the lease has %d objects, and %d are the most to list: name those that you want", n,
+					maxListed)), nil
 		}
 		if keys, err = s.user.Keys(q.Lease, q.Space); err != nil || len(keys) == 0 {
 			return &wire.Reply{}, err
@@ -217,7 +227,8 @@ func (s *session) reserve(q *wire.Request) (*wire.Reply, error) {
 			continue
 		}
 		objects = append(objects, tier.Object{
-			Key: tier.Key{Space: q.Space, Name: o.Name}, Size: o.Size, Note: o.Note, Parent: o.Parent, Tenant: o.Tenant, Cost: o.Cost,
+			Key: tier.Key{Space: q.Space, Name: o.Name}, Size: o.Size, Note: o.Note, Parent: o.Parent, Tenant: o.Tenant,
+			Cost: o.Cost,
 		})
 		places = append(places, i)
 	}
@@ -252,7 +263,8 @@ func (s *session) release(q *wire.Request) (*wire.Reply, error) {
 	for i, name := range q.Names {
 		keys[i] = tier.Key{Space: q.Space, Name: name}
 	}
-	return &wire.Reply{}, s.work.pieces(len(keys), func(from, to int) error { return s.user.Unpin(q.Lease, keys[from:to]) })
+	return &wire.Reply{}, s.work.pieces(len(keys),
+		func(from, to int) error { return s.user.Unpin(q.Lease, keys[from:to]) })
 }
 
 // releaseLeases ends leases, with a turn for each piece of them, and of the objects of a large one.

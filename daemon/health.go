@@ -15,7 +15,8 @@ const (
 	phaseClosed                // the store is being closed, or run has failed
 )
 
-// healthy reports why the daemon can't go on: its store does not answer. While levels are opened and closed there is nothing to ask.
+// healthy reports why the daemon can't go on: its store does not answer. While levels are opened and closed
+// there is nothing to ask.
 func (r *runner) healthy() error {
 	if p := r.phase.Load(); p == phaseOpening || p == phaseClosed {
 		return nil

@@ -61,7 +61,8 @@ func (c Config) checkRoom() error {
 		err = fmt.Errorf("%w (64 MiB is the default of containers)", err)
 	}
 	if err != nil {
-		err = fmt.Errorf("size: %s takes %s with leases and tables: %w", formatBytes(c.Size), formatBytes(c.segmentBytes()), err)
+		err = fmt.Errorf("size: %s takes %s with leases and tables: %w",
+			formatBytes(c.Size), formatBytes(c.segmentBytes()), err)
 	}
 	return err
 }

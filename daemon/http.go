@@ -88,8 +88,9 @@ func (w *web) close() error {
 	return w.err
 }
 
-// handler answers a few paths, all but probes only to those who have one of the keys, if there are any. An answer is whole before its first byte is sent, so that a client that takes
-// it slowly has nothing but its connection, and one that goes away is no error in the log.
+// handler answers a few paths, all but probes only to those who have one of the keys, if there are any. An
+// answer is whole before its first byte is sent, so that a client that takes it slowly has nothing but its
+// connection, and one that goes away is no error in the log.
 func (r *runner) handler(keys []secret) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -38,7 +38,10 @@ type bounded struct {
 }
 
 func newBounded(l net.Listener, most int) *bounded {
-	return &bounded{Listener: l, most: most, young: youngHTTP, ended: make(chan struct{}, 1), closed: make(chan struct{}), conns: map[*boundedConn]struct{}{}}
+	return &bounded{
+		Listener: l, most: most, young: youngHTTP, ended: make(chan struct{}, 1), closed: make(chan struct{}),
+		conns: map[*boundedConn]struct{}{},
+	}
 }
 
 // boundedConn is a connection of a bounded. Fields are guarded by its lock.

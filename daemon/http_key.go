@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// secret is a text that is never printed. It is behind a pointer, since package fmt shows the fields of a struct without
-// asking their methods. The zero value is none.
+// secret is a text that is never printed. It is behind a pointer, since package fmt shows the fields of a
+// struct without asking their methods. The zero value is none.
 type secret struct{ text *string }
 
 func secretOf(text string) secret {
@@ -80,7 +80,9 @@ func withKeys(keys []secret, next http.Handler) http.Handler {
 		}
 		if known == 0 && !publicPaths[q.URL.Path] {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			replyJSON(w, http.StatusUnauthorized, map[string]any{"detail": "there is no key, or another one: send Authorization: Bearer KEY, or X-LMCache-API-Key: KEY"})
+			replyJSON(w, http.StatusUnauthorized, map[string]any{
+				"detail": "there is no key, or another one: send Authorization: Bearer KEY, or X-LMCache-API-Key: KEY",
+			})
 			return
 		}
 		next.ServeHTTP(w, q)

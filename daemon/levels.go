@@ -217,7 +217,8 @@ func (c Config) redisOptions() (redis.Options, error) {
 		return o, err
 	}
 	o.URL = u
-	for file, to := range map[string]*string{c.RedisPasswordFile: &o.Password, c.RedisSentinelPasswordFile: &o.SentinelPassword} {
+	for file, to := range map[string]*string{c.RedisPasswordFile: &o.Password,
+		c.RedisSentinelPasswordFile: &o.SentinelPassword} {
 		if file == "" {
 			continue
 		}
@@ -240,7 +241,8 @@ func redisURL(text string) (string, error) {
 	}
 	rest := text[strings.Index(text, "://")+3:]
 	if strings.Contains(rest, "@") {
-		return "", fmt.Errorf("the URL has a user or a password: give them by redis-user and redis-password-file: %w", fs.ErrInvalid)
+		return "", fmt.Errorf("the URL has a user or a password: give them by redis-user and redis-password-file: %w",
+			fs.ErrInvalid)
 	}
 	if u, err := url.Parse(text); err == nil && u.User != nil {
 		return "", fmt.Errorf("the URL has a user: give it by redis-user: %w", fs.ErrInvalid)
@@ -281,7 +283,8 @@ func (c Config) explainMemory(err error) error {
 		if pid != 0 {
 			who = fmt.Sprintf("another process, %d by its own account,", pid)
 		}
-		return fmt.Errorf("%s serves the segment %s: end it, or give this daemon another name, socket and http: %w", who, c.Name, err)
+		return fmt.Errorf("%s serves the segment %s: end it, or give this daemon another name, socket and http: %w",
+			who, c.Name, err)
 	case errors.As(err, &newer) && newer.Newer:
 		return fmt.Errorf("the segment %s is of a later release: start that release, or give another name; `%s` removes the segment with all objects: %w",
 			c.Name, shmfile.SweepCommand(c.Name), err)

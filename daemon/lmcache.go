@@ -87,7 +87,8 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 	segment := r.levels.memory.Segment()
 	dir := cmp.Or(r.config.ShmDir, shmfile.DefaultDir)
 	server, err := lmcache.NewServer(lmcache.Options{
-		Registry: r.registry, Rooms: r.rooms, Store: r.levels.store, Memory: r.levels.memory, Segment: segment, Dir: dir, ChunkSize: r.config.LMCacheChunkSize,
+		Registry: r.registry, Rooms: r.rooms, Store: r.levels.store, Memory: r.levels.memory, Segment: segment,
+		Dir: dir, ChunkSize: r.config.LMCacheChunkSize,
 		Engine: r.config.LMCacheEngine, Bodies: r.config.LMCacheBodies,
 		State: r.config.lmcacheFile(), Logger: r.log,
 	})

@@ -42,7 +42,9 @@ func (r *runner) lmcacheStatus() map[string]any {
 	ids, meta := []int64{}, map[string]any{}
 	for _, w := range workers {
 		ids = append(ids, w.ID)
-		meta[w.Name()] = map[string]any{"model_name": w.Model, "world_size": w.World, "block_size": w.Block, "use_mla": w.MLA}
+		meta[w.Name()] = map[string]any{
+			"model_name": w.Model, "world_size": w.World, "block_size": w.Block, "use_mla": w.MLA,
+		}
 	}
 	_, err := r.ready()
 	storage := map[string]any{}
@@ -52,9 +54,11 @@ func (r *runner) lmcacheStatus() map[string]any {
 		u := l.Usage
 		if i == 0 {
 			storage["l1_manager"] = map[string]any{
-				"is_healthy": err == nil, "total_object_count": u.Objects, "memory_used_bytes": u.Bytes, "memory_total_bytes": u.Capacity,
+				"is_healthy": err == nil, "total_object_count": u.Objects, "memory_used_bytes": u.Bytes,
+				"memory_total_bytes":      u.Capacity,
 				"memory_configured_bytes": u.Capacity, "memory_usage_ratio": ratio(u),
-				"read_ttl_seconds": lmcache.LockTime.Seconds(), "write_ttl_seconds": (lmcache.LockTime + tier.WriteTime).Seconds(),
+				"read_ttl_seconds":  lmcache.LockTime.Seconds(),
+				"write_ttl_seconds": (lmcache.LockTime + tier.WriteTime).Seconds(),
 			}
 			storage["l1_usage"] = []int64{u.Bytes, u.Capacity}
 			continue
@@ -71,7 +75,8 @@ func (r *runner) lmcacheStatus() map[string]any {
 	}
 	storage["is_healthy"], storage["l2_adapters"], storage["num_l2_adapters"] = all, lower, len(lower)
 	return map[string]any{
-		"is_healthy": all, "engine_type": "ringcache", "chunk_size": r.lmcache.server.ChunkSize(), "hash_algorithm": "blake3",
+		"is_healthy": all, "engine_type": "ringcache", "chunk_size": r.lmcache.server.ChunkSize(),
+		"hash_algorithm":  "blake3",
 		"active_sessions": n.Requests, "active_prefetch_jobs": n.Pending, "storage_manager": storage,
 		"kv_events":                        map[string]any{"enabled": true, "log_depth": n.Events},
 		"registered_non_cuda_instance_ids": ids, "non_cuda_context_meta": meta,
@@ -126,7 +131,9 @@ func (r *runner) clearKV(w http.ResponseWriter, q *http.Request) {
 		case <-q.Context().Done():
 			return
 		case <-end.C:
-			replyJSON(w, http.StatusAccepted, map[string]any{"status": "clearing", "cleared": map[string]any{"tier": body.Tier}})
+			replyJSON(w, http.StatusAccepted, map[string]any{
+				"status": "clearing", "cleared": map[string]any{"tier": body.Tier},
+			})
 			return
 		}
 	}

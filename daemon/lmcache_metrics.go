@@ -47,7 +47,8 @@ var (
 )
 
 // collectLMCache collects what LMCache's own server would report.
-func collectLMCache(n lmcache.Counts, use registry.Use, store *tier.Store, send func(m metric, v float64, labels ...string)) {
+func collectLMCache(n lmcache.Counts, use registry.Use, store *tier.Store,
+	send func(m metric, v float64, labels ...string)) {
 	count := func(m metric, v int64, labels ...string) { send(m, float64(v), labels...) }
 	count(lLookups, n.Lookups)
 	for i, reason := range lmcache.EarlyExitReasons {

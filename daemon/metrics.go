@@ -179,7 +179,8 @@ func collectServer(s Counters, send func(m metric, v float64, labels ...string),
 			sum += x.Within[i]
 			buckets[bound.Seconds()] = sum
 		}
-		to <- prometheus.MustNewConstHistogram(mRequests.desc, sum+x.Within[len(LatencyBounds)], x.Total.Seconds(), buckets, label(string(x.Op)))
+		to <- prometheus.MustNewConstHistogram(mRequests.desc, sum+x.Within[len(LatencyBounds)], x.Total.Seconds(),
+			buckets, label(string(x.Op)))
 	}
 }
 

@@ -28,7 +28,8 @@ func (n notifier) reloading() {
 
 // stopping begins the end, which may take so long.
 func (n notifier) stopping(limit time.Duration) {
-	n.send(fmt.Sprintf("%s\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=%d", sd.SdNotifyStopping, (limit + 30*time.Second).Microseconds()))
+	n.send(fmt.Sprintf("%s\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=%d",
+		sd.SdNotifyStopping, (limit + 30*time.Second).Microseconds()))
 }
 
 // watchdog returns a channel that asks for a sign of life, nil if nobody wants one.

@@ -72,11 +72,14 @@ func (o ServerOptions) Validate() error {
 // Validate reports what is wrong with limits, as an fs.ErrInvalid.
 func (l Limits) Validate() error {
 	for name, n := range map[string]int64{
-		"connections": int64(l.MaxConnections), "sessions": int64(l.MaxSessions), "leases of a session": int64(l.MaxLeases),
-		"bytes that a process holds": l.MaxHeld, "nanoseconds of a lease": int64(l.MaxLease), "nanoseconds of a lease by default": int64(l.DefaultLease),
+		"connections": int64(l.MaxConnections), "sessions": int64(l.MaxSessions),
+		"leases of a session":        int64(l.MaxLeases),
+		"bytes that a process holds": l.MaxHeld, "nanoseconds of a lease": int64(l.MaxLease),
+		"nanoseconds of a lease by default": int64(l.DefaultLease),
 	} {
 		if n < 0 {
-			return fmt.Errorf("daemon: the most %s are %d, want at least 0, which is the default: %w", name, n, fs.ErrInvalid)
+			return fmt.Errorf("daemon: the most %s are %d, want at least 0, which is the default: %w",
+				name, n, fs.ErrInvalid)
 		}
 	}
 	return nil
@@ -127,7 +130,8 @@ func capacity(m tier.MemoryLevel) int64 {
 func (l Limits) forAll(m tier.MemoryLevel) registry.Limits {
 	seg := m.Segment()
 	return registry.Limits{
-		Connections: l.MaxConnections, Sessions: l.MaxSessions, Leases: l.MaxLeases, Held: l.MaxHeld, Longest: l.MaxLease, Ordinary: l.DefaultLease,
+		Connections: l.MaxConnections, Sessions: l.MaxSessions, Leases: l.MaxLeases, Held: l.MaxHeld,
+		Longest: l.MaxLease, Ordinary: l.DefaultLease,
 		// Half of the pins are for what the store has of its own, such as what is still to be written to
 		// lower levels.
 		Memory: capacity(m), Objects: int64(seg.Objects), Table: int64(seg.Leases), Pins: int64(seg.Pins) / 2,
@@ -146,6 +150,7 @@ func openRegistry(o ServerOptions) (*registry.Registry, error) {
 		grace = 30 * time.Second
 	}
 	return registry.Open(registry.Options{
-		Store: o.Store, Memory: o.Memory, Grace: grace, Limits: o.Limits.filled(o.Memory).forAll(o.Memory), Now: o.now, Logger: o.Logger,
+		Store: o.Store, Memory: o.Memory, Grace: grace, Limits: o.Limits.filled(o.Memory).forAll(o.Memory), Now: o.now,
+		Logger: o.Logger,
 	})
 }

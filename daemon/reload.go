@@ -53,7 +53,8 @@ func (r *runner) tryReload() (changed []string, err error) {
 		}
 		changed = append(changed, s.key)
 		if !s.reloads {
-			refused = append(refused, fmt.Sprintf("%s is %q now, and %q in the new one: that needs a restart", s.key, before, after))
+			refused = append(refused, fmt.Sprintf("%s is %q now, and %q in the new one: that needs a restart",
+				s.key, before, after))
 		}
 	}
 	if len(refused) > 0 {

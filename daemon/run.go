@@ -51,7 +51,8 @@ func Run(ctx context.Context, o RunOptions) error {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50) // indexes are large, and requests leave little garbage: so that takes half of what they do, not as much
+		// indexes are large, and requests leave little garbage: so that takes half of what they do, not as much
+		debug.SetGCPercent(50)
 		defer runtime.KeepAlive(make([]byte, ballast))
 	}
 	r := newRunner(o)
@@ -178,8 +179,8 @@ func (r *runner) run(ctx context.Context) (err error) {
 
 func (r *runner) serverOptions() ServerOptions {
 	return ServerOptions{
-		Store: r.levels.store, Memory: r.levels.memory, ShmDir: r.config.ShmDir, Grace: r.config.Grace, Limits: r.config.limits(),
-		Version: r.o.Version, Logger: r.log,
+		Store: r.levels.store, Memory: r.levels.memory, ShmDir: r.config.ShmDir, Grace: r.config.Grace,
+		Limits: r.config.limits(), Version: r.o.Version, Logger: r.log,
 	}
 }
 
@@ -202,7 +203,8 @@ func (r *runner) serve(ctx context.Context) error {
 	r.levels.fresh = false
 	r.phase.Store(phaseServing)
 	r.notify.ready("serving")
-	where := []any{"version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name, "size", formatBytes(r.config.Size)}
+	where := []any{"version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name,
+		"size", formatBytes(r.config.Size)}
 	for _, x := range r.config.lower() {
 		where = append(where, x.key, x.place)
 	}

@@ -62,7 +62,8 @@ func NewServer(o ServerOptions) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		o: o, log: o.Logger, started: time.Now(), limits: o.Limits.filled(o.Memory), patience: o.patience, closed: make(chan struct{}),
+		o: o, log: o.Logger, started: time.Now(), limits: o.Limits.filled(o.Memory), patience: o.patience,
+		closed:    make(chan struct{}),
 		listeners: map[net.Listener]struct{}{}, conns: map[*connection]struct{}{}, rooms: o.rooms,
 	}
 	if s.patience == (patience{}) {
@@ -247,7 +248,10 @@ func (s *Server) leases(keys []tier.Key) []wire.Lease {
 		if l.Protocol != protocol && l.Protocol != "" {
 			l.ID = l.Protocol + "/" + l.ID
 		}
-		out[i] = wire.Lease{Name: text(l.ID), Client: text(l.Label), PID: l.PID, Pinned: l.Pinned, Reserved: l.Reserved, Bytes: l.Bytes, Waiting: l.Waiting, Names: l.Has}
+		out[i] = wire.Lease{
+			Name: text(l.ID), Client: text(l.Label), PID: l.PID, Pinned: l.Pinned, Reserved: l.Reserved, Bytes: l.Bytes,
+			Waiting: l.Waiting, Names: l.Has,
+		}
 		if !l.Expired {
 			out[i].Seconds = max(1, int64((l.Until.Sub(now)+time.Second-1)/time.Second)) // 0 has another meaning
 		}
@@ -266,8 +270,12 @@ func (s *Server) State() wire.State {
 	st, n := s.o.Store.State(), s.registry.Counts()
 	out := wire.State{
 		Sessions: n.Sessions, Leases: n.Leases, Fetches: st.Fetches, Backlog: st.Backlog, Clearing: n.Clearing,
-		Seconds: int64(time.Since(s.started) / time.Second), Hits: n.Use.Hits, Misses: n.Use.Misses, Stored: n.Use.Stored,
-		Recent: &wire.Use{Seconds: int64(n.RecentTime / time.Second), Hits: n.Recent.Hits, Misses: n.Recent.Misses, Stored: n.Recent.Stored},
+		Seconds: int64(time.Since(s.started) / time.Second), Hits: n.Use.Hits, Misses: n.Use.Misses,
+		Stored: n.Use.Stored,
+		Recent: &wire.Use{
+			Seconds: int64(n.RecentTime / time.Second), Hits: n.Recent.Hits, Misses: n.Recent.Misses,
+			Stored: n.Recent.Stored,
+		},
 	}
 	for _, l := range st.Levels {
 		out.Levels = append(out.Levels, levelOf(l))
@@ -277,5 +285,8 @@ func (s *Server) State() wire.State {
 
 func levelOf(l tier.LevelState) wire.Level {
 	u := l.Usage
-	return wire.Level{Name: l.Name, Away: l.Away, Objects: u.Objects, Bytes: u.Bytes, Capacity: u.Capacity, Held: u.Held, Backlog: l.Backlog}
+	return wire.Level{
+		Name: l.Name, Away: l.Away, Objects: u.Objects, Bytes: u.Bytes, Capacity: u.Capacity, Held: u.Held,
+		Backlog: l.Backlog,
+	}
 }

@@ -26,7 +26,8 @@ var settings = func() []setting {
 			continue
 		}
 		all = append(all, setting{
-			key: f.Tag.Get("name"), index: f.Index[0], bytes: f.Tag.Get("is") == "bytes", preset: f.Tag.Get("default"), reloads: f.Tag.Get("reload") == "yes",
+			key: f.Tag.Get("name"), index: f.Index[0], bytes: f.Tag.Get("is") == "bytes", preset: f.Tag.Get("default"),
+			reloads: f.Tag.Get("reload") == "yes",
 		})
 	}
 	return all

@@ -45,7 +45,8 @@ func openSocket(ctx context.Context, path string, log *slog.Logger) (*socket, er
 			break
 		}
 		if name := u.Addr().String(); name != path {
-			log.Warn("the socket of the service manager is another one than the setting", "socket", name, "setting", path)
+			log.Warn("the socket of the service manager is another one than the setting", "socket", name,
+				"setting", path)
 		}
 		s.listeners = append(s.listeners, u)
 	}
@@ -65,7 +66,8 @@ func openSocket(ctx context.Context, path string, log *slog.Logger) (*socket, er
 func makeSocket(ctx context.Context, path string) (_ *socket, err error) {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, fmt.Errorf("the folder of the socket: %w; make it for this user, or give another path by socket", err)
+		return nil, fmt.Errorf("the folder of the socket: %w; make it for this user, or give another path by socket",
+			err)
 	}
 	lock, err := lockSocket(path)
 	if err != nil {
@@ -159,7 +161,8 @@ func tryLockSocket(path string, create int) (*os.File, error) {
 	if err == nil && !free {
 		b := make([]byte, 20)
 		n, _ := f.ReadAt(b, 0) // nothing depends on it
-		err = fmt.Errorf("another daemon%s has the socket %s: end it, or give this one another socket: %w", writtenPID(b[:n]), path, errLocked)
+		err = fmt.Errorf("another daemon%s has the socket %s: end it, or give this one another socket: %w",
+			writtenPID(b[:n]), path, errLocked)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -247,19 +250,22 @@ func isStale(path string) (bool, error) {
 		return false, fmt.Errorf("the socket: %w", err)
 	}
 	if info.Mode().Type() != os.ModeSocket {
-		return false, fmt.Errorf("%s is no socket, but %v: remove it, or give another path: %w", path, kindOf(info), fs.ErrExist)
+		return false, fmt.Errorf("%s is no socket, but %v: remove it, or give another path: %w",
+			path, kindOf(info), fs.ErrExist)
 	}
 	conn, err := net.DialTimeout("unix", path, 10*time.Second)
 	switch {
 	case err == nil:
-		return false, errors.Join(fmt.Errorf("%w at %s: end it, or give another path: %w", errListens, path, fs.ErrExist), conn.Close())
+		return false, errors.Join(
+			fmt.Errorf("%w at %s: end it, or give another path: %w", errListens, path, fs.ErrExist), conn.Close())
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return true, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	}
 	// Such as a queue that is full: somebody lives.
-	return false, fmt.Errorf("whether a process listens at %s can't be told: end it, or give another path: %w", path, err)
+	return false, fmt.Errorf("whether a process listens at %s can't be told: end it, or give another path: %w",
+		path, err)
 }
 
 var errListens = errors.New("another process listens")
@@ -282,7 +288,8 @@ func (s *socket) check() error {
 		return nil
 	}
 	// A new file may have the inode of one that was removed.
-	if info, err := os.Lstat(s.path); err != nil || !os.SameFile(info, s.file) || !info.ModTime().Equal(s.file.ModTime()) {
+	if info, err := os.Lstat(s.path); err != nil || !os.SameFile(info, s.file) ||
+		!info.ModTime().Equal(s.file.ModTime()) {
 		return fmt.Errorf("the socket %s was removed or replaced: restart the daemon", s.path)
 	}
 	return nil

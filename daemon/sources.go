@@ -30,7 +30,8 @@ func (e *ConfigError) Error() string {
 	if len(e.Problems) == 1 {
 		return "the configuration is wrong: " + e.Problems[0]
 	}
-	return fmt.Sprintf("the configuration is wrong in %d places:\n  %s", len(e.Problems), strings.Join(e.Problems, "\n  "))
+	return fmt.Sprintf("the configuration is wrong in %d places:\n  %s",
+		len(e.Problems), strings.Join(e.Problems, "\n  "))
 }
 
 // given is the text of a setting, or the texts of a list, and where they are from.
@@ -157,8 +158,8 @@ func find(key string) *setting {
 	return &settings[i]
 }
 
-// Variables with our prefix that others set: other parts of ringcache, and Kubernetes and Docker for a service or container
-// whose name begins with "ringcache".
+// Variables with our prefix that others set: other parts of ringcache, and Kubernetes and Docker for a
+// service or container whose name begins with "ringcache".
 var othersVariables = regexp.MustCompile(`^RINGCACHE_((VLLM|TEST|INTEROP)_.*|KILL_AT|AGENT|CUDA_LIBRARY|(.*_)?SERVICE_HOST|(.*_)?SERVICE_PORT(_.*)?|(.*_)?PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?|(.*_)?NAME_FROM_LINK)$`)
 
 // fromEnviron returns what the environment has, by key.
@@ -204,8 +205,8 @@ func nearest(text string) string {
 	return best
 }
 
-// distance is the number of bytes to insert, remove or replace that makes a of b. What is far longer than any key is far
-// from all.
+// distance is the number of bytes to insert, remove or replace that makes a of b. What is far longer than any
+// key is far from all.
 func distance(a, b string) int {
 	if len(a) > 100 {
 		return len(a)

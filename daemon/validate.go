@@ -88,12 +88,14 @@ func (c Config) problems() []problem {
 	case len(keys) == 0 && len(c.LMCache) > 0 && c.HTTP != httpOff && !loopback(c.HTTP):
 		wrong("http-key-file", "other machines could clear the cache by HTTP: give a file with a key, or listen at 127.0.0.1 only")
 	}
-	for key, d := range map[string]time.Duration{"grace": c.Grace, "drain": c.Drain, "max-lease": c.MaxLease, "default-lease": c.DefaultLease} {
+	for key, d := range map[string]time.Duration{"grace": c.Grace, "drain": c.Drain, "max-lease": c.MaxLease,
+		"default-lease": c.DefaultLease} {
 		if d < 0 || d == 0 && key != "drain" || d > longestTime {
 			wrong(key, "%s is not a time up to %s, such as 30s", formatTime(d), formatTime(longestTime))
 		}
 	}
-	for key, n := range map[string]int{"max-connections": c.MaxConnections, "max-sessions": c.MaxSessions, "max-session-leases": c.MaxSessionLeases} {
+	for key, n := range map[string]int{"max-connections": c.MaxConnections, "max-sessions": c.MaxSessions,
+		"max-session-leases": c.MaxSessionLeases} {
 		if n <= 0 || n > 1<<20 {
 			wrong(key, "%d is not between 1 and %d", n, 1<<20)
 		}
@@ -150,8 +152,8 @@ func (c Config) memoryProblems(all *problems) {
 	}
 }
 
-// quotaProblems finds what is wrong with the quotas of a level. key is the setting for each tenant, that for single ones
-// has an s behind it.
+// quotaProblems finds what is wrong with the quotas of a level. key is the setting for each tenant, that for
+// single ones has an s behind it.
 func quotaProblems(all *problems, key string, each int64, single []string) {
 	if each < 0 {
 		all.add(key, "is negative")
@@ -195,7 +197,8 @@ func (c Config) redisProblems(all *problems) {
 	if c.Redis == "" {
 		for key, set := range map[string]bool{
 			"redis-user": c.RedisUser != "", "redis-password-file": c.RedisPasswordFile != "",
-			"redis-sentinel-user": c.RedisSentinelUser != "", "redis-sentinel-password-file": c.RedisSentinelPasswordFile != "",
+			"redis-sentinel-user":          c.RedisSentinelUser != "",
+			"redis-sentinel-password-file": c.RedisSentinelPasswordFile != "",
 		} {
 			if set {
 				all.add(key, "is set, and redis is not: name the server by redis")
@@ -203,7 +206,8 @@ func (c Config) redisProblems(all *problems) {
 		}
 		return
 	}
-	for key, file := range map[string]string{"redis-password-file": c.RedisPasswordFile, "redis-sentinel-password-file": c.RedisSentinelPasswordFile} {
+	for key, file := range map[string]string{"redis-password-file": c.RedisPasswordFile,
+		"redis-sentinel-password-file": c.RedisSentinelPasswordFile} {
 		if file == "" {
 			continue
 		}

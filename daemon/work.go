@@ -44,7 +44,8 @@ const (
 func newRooms() *fair.Rooms {
 	return &fair.Rooms{
 		Turns: fair.NewTurns(turnsAtOnce()), Lookers: fair.NewTurns(lookers),
-		Requests: fair.NewBudget(roomOfRequests), Replies: fair.NewBudget(roomOfReplies), Looks: fair.NewBudget(roomOfLooks),
+		Requests: fair.NewBudget(roomOfRequests), Replies: fair.NewBudget(roomOfReplies),
+		Looks:  fair.NewBudget(roomOfLooks),
 		Bodies: fair.NewBudget(lmcache.RoomOfBodies), // only LMCache's protocol has such messages
 	}
 }

@@ -41,7 +41,8 @@ type Fingerprint struct {
 func (f Fingerprint) Validate() error {
 	for _, field := range f.fields() {
 		if len(field.text) > maxFingerprintField {
-			return fmt.Errorf("%w: the %s of a fingerprint has %d bytes, the most is %d", errInvalid, field.name, len(field.text), maxFingerprintField)
+			return fmt.Errorf("%w: the %s of a fingerprint has %d bytes, the most is %d",
+				errInvalid, field.name, len(field.text), maxFingerprintField)
 		}
 	}
 	switch {
@@ -58,7 +59,8 @@ func (f Fingerprint) Validate() error {
 type fingerprintField struct{ name, text string }
 
 func (f Fingerprint) fields() [5]fingerprintField {
-	return [...]fingerprintField{{"model", f.Model}, {"revision", f.Revision}, {"dtype", f.DType}, {"layout", f.Layout}, {"engine", f.Engine}}
+	return [...]fingerprintField{{"model", f.Model}, {"revision", f.Revision}, {"dtype", f.DType}, {"layout", f.Layout},
+		{"engine", f.Engine}}
 }
 
 // Space returns the fingerprint as the Space of keys in package tier: readable parts, and the first 128 bits
@@ -80,7 +82,10 @@ func (f Fingerprint) Space() (string, error) {
 	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(f.Rank)))
 	// Of a path the end says most.
 	model := strings.TrimRight(f.Model, "/")
-	parts := []string{spacename.Readable(model[strings.LastIndexByte(model, '/')+1:], readableModel), spacename.Readable(f.DType, readableOther)}
+	parts := []string{
+		spacename.Readable(model[strings.LastIndexByte(model, '/')+1:], readableModel),
+		spacename.Readable(f.DType, readableOther),
+	}
 	if f.Engine != "" {
 		parts = append(parts, spacename.Readable(f.Engine, readableOther))
 	}

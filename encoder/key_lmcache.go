@@ -22,7 +22,8 @@ func LMCacheKey(model, dtype, identifier string) (string, error) {
 	case known == nil:
 		return "", fmt.Errorf("%w: LMCache has no keys for outputs of dtype %s", errInvalid, quote(dtype))
 	case strings.Contains(model, "@"):
-		return "", fmt.Errorf("%w: the model %s has an @ in its name, which separates the parts of LMCache's keys", errInvalid, quote(model))
+		return "", fmt.Errorf("%w: the model %s has an @ in its name, which separates the parts of LMCache's keys",
+			errInvalid, quote(model))
 	}
 	return model + "@1@0@" + strconv.FormatUint(lmcacheHash(identifier), 16) + "@" + known.LMCache, nil
 }

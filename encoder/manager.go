@@ -136,7 +136,8 @@ func (m *Manager) input(r Request, i int) (Input, error) {
 	}
 	in := r.Inputs[i]
 	if in.Embeds < 0 || in.Embeds > maxEmbeds {
-		return Input{}, fmt.Errorf("%w: input %d of request %q has %d embeddings; it must be from 0 to %d", errInvalid, i, r.ID, in.Embeds, maxEmbeds)
+		return Input{}, fmt.Errorf("%w: input %d of request %q has %d embeddings; it must be from 0 to %d",
+			errInvalid, i, r.ID, in.Embeds, maxEmbeds)
 	}
 	if h := m.requests[r.ID]; h != nil {
 		if was, ok := h.ids[i]; ok && was != in.Identifier {
@@ -222,7 +223,8 @@ func (m *Manager) CanAllocate(r Request, i, budget, scheduled int) (bool, error)
 		return false, err
 	}
 	if scheduled < 0 || scheduled > maxEmbeds {
-		return false, fmt.Errorf("%w: %d embeddings are scheduled; it must be from 0 to %d", errInvalid, scheduled, maxEmbeds)
+		return false, fmt.Errorf("%w: %d embeddings are scheduled; it must be from 0 to %d",
+			errInvalid, scheduled, maxEmbeds)
 	}
 	need := in.Embeds + scheduled
 	switch {
@@ -257,7 +259,8 @@ func (m *Manager) victim() (*item, error) {
 	})
 	it := m.items[identifier]
 	if it == nil || !it.listed() {
-		return nil, fmt.Errorf("%w: the eviction rule chose %q, which is not one of the released items", errInvalid, identifier)
+		return nil, fmt.Errorf("%w: the eviction rule chose %q, which is not one of the released items",
+			errInvalid, identifier)
 	}
 	return it, nil
 }
@@ -288,7 +291,8 @@ func (m *Manager) Allocate(r Request, i int) error {
 		if m.g.Encoder.KeepsCount && it.Embeds != in.Embeds {
 			return &CountError{in.Identifier, it.Embeds, in.Embeds}
 		}
-		return fmt.Errorf("%w: item %q is cached already; an input is allocated when Check reported no hit", errInvalid, in.Identifier)
+		return fmt.Errorf("%w: item %q is cached already; an input is allocated when Check reported no hit",
+			errInvalid, in.Identifier)
 	}
 	if in.Embeds > m.free {
 		return fmt.Errorf("%w: input %d of request %q has %d embeddings, and there is room for %d; an input is allocated when CanAllocate reported room",
@@ -359,7 +363,9 @@ type ManagerState struct {
 func (m *Manager) State() ManagerState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := ManagerState{Capacity: m.capacity, Free: m.free, Freeable: m.freeable, Needed: map[string][]string{}, Freed: m.reported()}
+	s := ManagerState{
+		Capacity: m.capacity, Free: m.free, Freeable: m.freeable, Needed: map[string][]string{}, Freed: m.reported(),
+	}
 	for identifier, it := range m.items {
 		s.Needed[identifier] = slices.Sorted(maps.Keys(it.needed))
 		if it.pinned {

@@ -164,7 +164,8 @@ func (m *Manager) CheckStructure() error {
 		case it.Identifier != identifier:
 			return fmt.Errorf("encoder: item %q is under %q", it.Identifier, identifier)
 		case it.listed() != (len(it.needed) == 0 && !it.pinned):
-			return fmt.Errorf("encoder: item %q is released: %t, needed by %d requests, pinned: %t", identifier, it.listed(), len(it.needed), it.pinned)
+			return fmt.Errorf("encoder: item %q is released: %t, needed by %d requests, pinned: %t",
+				identifier, it.listed(), len(it.needed), it.pinned)
 		case m.g.Encoder.KeepsCount && len(it.needed) == 0 && it.counts != it.Embeds:
 			return fmt.Errorf("encoder: item %q has %d embeddings, and stands for %d", identifier, it.Embeds, it.counts)
 		}
@@ -173,7 +174,8 @@ func (m *Manager) CheckStructure() error {
 		}
 		for request := range it.needed {
 			if h := m.requests[request]; h == nil || h.times[identifier] == 0 {
-				return fmt.Errorf("encoder: item %q is needed by request %q, which has no input with it", identifier, request)
+				return fmt.Errorf("encoder: item %q is needed by request %q, which has no input with it",
+					identifier, request)
 			}
 		}
 	}
@@ -181,7 +183,8 @@ func (m *Manager) CheckStructure() error {
 	case listed != 0:
 		return fmt.Errorf("encoder: %d items more are released than are cached", listed)
 	case m.free < 0, m.freeable != m.free+waiting:
-		return fmt.Errorf("encoder: %d embeddings are free, %d are released, %d are freeable", m.free, waiting, m.freeable)
+		return fmt.Errorf("encoder: %d embeddings are free, %d are released, %d are freeable",
+			m.free, waiting, m.freeable)
 	case m.g.Encoder.KeepsCount && m.free+total != m.capacity:
 		return fmt.Errorf("encoder: %d embeddings are free, and items have %d, of %d", m.free, total, m.capacity)
 	case !m.g.Encoder.OwnInputs && len(m.requests) > 0:

@@ -9,8 +9,9 @@ import (
 	"github.com/ringcache/ringcache/serde"
 )
 
-// A Note describes the bytes of an encoder's output. Its text is the Note of a [github.com/ringcache/ringcache/tier.Object]:
-// the dtype as torch prints it and the dimensions, "bfloat16 256 5376".
+// A Note describes the bytes of an encoder's output. Its text is the Note of a
+// [github.com/ringcache/ringcache/tier.Object]: the dtype as torch prints it and the dimensions, "bfloat16
+// 256 5376".
 type Note struct {
 	DType serde.DType
 	Shape []int // empty for a scalar

@@ -22,11 +22,12 @@ const (
 
 // lmcacheTypes are LMCache's numbers of dtypes. It reads 1 as well, and writes 2.
 // The first is none: no tensor has it.
-var lmcacheTypes = [...]serde.DType{"", "float16", "float16", "bfloat16", "float32", "float64", "uint8", "float8_e4m3fn", "float8_e5m2"}
+var lmcacheTypes = [...]serde.DType{"", "float16", "float16", "bfloat16", "float32", "float64", "uint8",
+	"float8_e4m3fn", "float8_e5m2"}
 
-// LMCache returns the note of the same tensor in the layout of LMCache's Redis connector, which keeps outputs of encoders with
-// two dimensions, tokens and width. Others, dtypes that LMCache has no number for, empty tensors, and tensors of 2 GiB or more,
-// are an fs.ErrInvalid.
+// LMCache returns the note of the same tensor in the layout of LMCache's Redis connector, which keeps outputs
+// of encoders with two dimensions, tokens and width. Others, dtypes that LMCache has no number for, empty
+// tensors, and tensors of 2 GiB or more, are an fs.ErrInvalid.
 func (n Note) LMCache() ([]byte, error) {
 	size, err := n.Size()
 	if err != nil {
@@ -50,19 +51,23 @@ func (n Note) LMCache() ([]byte, error) {
 // ParseLMCacheNote is the reverse of LMCache. What is no note of one output of an encoder is an fs.ErrInvalid.
 func ParseLMCacheNote(b []byte) (Note, error) {
 	if len(b) != lmcacheSize {
-		return Note{}, fmt.Errorf("encoder: LMCache's note of one tensor has %d bytes, not %d: %w", lmcacheSize, len(b), fs.ErrInvalid)
+		return Note{}, fmt.Errorf("encoder: LMCache's note of one tensor has %d bytes, not %d: %w",
+			lmcacheSize, len(b), fs.ErrInvalid)
 	}
 	number := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
 	dtype, tokens, width := number(lmcacheDType), number(lmcacheShape), number(lmcacheShape+4)
 	switch {
 	case number(lmcacheFormat) != lmcacheEncoder:
-		return Note{}, fmt.Errorf("encoder: LMCache's note is of the format %d, not of an output of an encoder: %w", number(lmcacheFormat), fs.ErrInvalid)
-	case dtype >= uint32(len(lmcacheTypes)) || max(tokens, width) > math.MaxInt32 || number(lmcacheShape+8) != 0 || number(lmcacheShape+12) != 0:
+		return Note{}, fmt.Errorf("encoder: LMCache's note is of the format %d, not of an output of an encoder: %w",
+			number(lmcacheFormat), fs.ErrInvalid)
+	case dtype >= uint32(len(lmcacheTypes)) || max(tokens, width) > math.MaxInt32 || number(lmcacheShape+8) != 0 ||
+		number(lmcacheShape+12) != 0:
 		return Note{}, fmt.Errorf("encoder: LMCache's note % x is of no output of an encoder: %w", b, fs.ErrInvalid)
 	}
 	n := Note{DType: lmcacheTypes[dtype], Shape: []int{int(tokens), int(width)}}
 	if size, err := n.Size(); err != nil || size == 0 || size != int64(number(lmcacheLength)) || size > math.MaxInt32 {
-		return Note{}, fmt.Errorf("encoder: LMCache's note is of %v and %d bytes: %w", n, number(lmcacheLength), fs.ErrInvalid)
+		return Note{}, fmt.Errorf("encoder: LMCache's note is of %v and %d bytes: %w",
+			n, number(lmcacheLength), fs.ErrInvalid)
 	}
 	return n, nil
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Save puts a tensor into a level. The caller sets Key of the object, and Parent, Tenant and Cost if it wants; Save sets
-// Size and Note. What is there already stays, which is a success. t must not change before Save returns. Errors are those of
-// [tier.Level.Put], and fs.ErrInvalid for data that are not of the tensor's dtype and shape.
+// Save puts a tensor into a level. The caller sets Key of the object, and Parent, Tenant and Cost if it
+// wants; Save sets Size and Note. What is there already stays, which is a success. t must not change before
+// Save returns. Errors are those of [tier.Level.Put], and fs.ErrInvalid for data that are not of the tensor's
+// dtype and shape.
 func Save(ctx context.Context, l tier.Level, o tier.Object, t *serde.Tensor) error {
 	note := Note{DType: t.DType, Shape: t.Shape}
 	size, err := note.Size()
@@ -19,7 +20,8 @@ func Save(ctx context.Context, l tier.Level, o tier.Object, t *serde.Tensor) err
 		return fmt.Errorf("encoder: saving %v: %w", o.Key, err)
 	}
 	if size != int64(len(t.Data)) {
-		return fmt.Errorf("encoder: saving %v: %v takes %d bytes, the data have %d: %w", o.Key, note, size, len(t.Data), fs.ErrInvalid)
+		return fmt.Errorf("encoder: saving %v: %v takes %d bytes, the data have %d: %w",
+			o.Key, note, size, len(t.Data), fs.ErrInvalid)
 	}
 	o.Size, o.Note = size, []byte(note.String())
 	put := []tier.Put{{Object: o, Bytes: t.Data}}
@@ -27,8 +29,8 @@ func Save(ctx context.Context, l tier.Level, o tier.Object, t *serde.Tensor) err
 	return put[0].Err
 }
 
-// Load gets a tensor from a level, into memory of its own. Errors are those of [tier.Level.Get], and fs.ErrInvalid for an object whose
-// note is none of a tensor of its size.
+// Load gets a tensor from a level, into memory of its own. Errors are those of [tier.Level.Get], and
+// fs.ErrInvalid for an object whose note is none of a tensor of its size.
 func Load(ctx context.Context, l tier.Level, k tier.Key) (*serde.Tensor, error) {
 	var note Note
 	get := []tier.Get{{Key: k, Into: func(o tier.Object) (_ []byte, err error) {
@@ -51,7 +53,8 @@ func noteOf(o tier.Object) (Note, error) {
 		return Note{}, fmt.Errorf("encoder: object %v is no tensor: %w", o.Key, err)
 	}
 	if size, err := n.Size(); err != nil || size != o.Size {
-		return Note{}, fmt.Errorf("encoder: object %v has %d bytes, and %v takes %d: %w", o.Key, o.Size, n, size, fs.ErrInvalid)
+		return Note{}, fmt.Errorf("encoder: object %v has %d bytes, and %v takes %d: %w",
+			o.Key, o.Size, n, size, fs.ErrInvalid)
 	}
 	return n, nil
 }

@@ -109,12 +109,15 @@ func (t Tree) ParseHead(path string, file io.ReaderAt, size int64) (disk.Head, e
 	case err != nil:
 		return disk.Head{}, fmt.Errorf("encoder: file %s: %w", path, err)
 	case len(header.Tensors) != 1 || header.Tensors[0].Name != treeTensor:
-		return disk.Head{}, fmt.Errorf("encoder: file %s has other tensors than %s: %w", path, treeTensor, fs.ErrInvalid)
+		return disk.Head{}, fmt.Errorf("encoder: file %s has other tensors than %s: %w",
+			path, treeTensor, fs.ErrInvalid)
 	}
 	tensor := header.Tensors[0]
-	note, ok := noteOfFile(tensor.DType, tensor.Shape) // its text is no longer than a note may be: Size limits the dimensions
+	// its text is no longer than a note may be: Size limits the dimensions
+	note, ok := noteOfFile(tensor.DType, tensor.Shape)
 	if _, err := note.Size(); !ok || err != nil {
-		return disk.Head{}, fmt.Errorf("encoder: file %s is of %s and %d dimensions, which torch has not: %w", path, tensor.DType, len(tensor.Shape), fs.ErrInvalid)
+		return disk.Head{}, fmt.Errorf("encoder: file %s is of %s and %d dimensions, which torch has not: %w",
+			path, tensor.DType, len(tensor.Shape), fs.ErrInvalid)
 	}
 	o.Size, o.Note = tensor.Size, []byte(note.String())
 	head := disk.Head{Object: o, Length: header.Length}

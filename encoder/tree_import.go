@@ -20,9 +20,10 @@ const importBatch = 256
 
 // Import copies the files of a tree into a space of a level, and returns an iterator over what it did: each
 // object, with nil when it was copied, tier.ErrExists when the level had it already (so a
-// second Import goes on where the first one ended), tier.ErrCorrupt for a file that is torn, tier.ErrPending for one without a
-// checksum that was written while it was read, fs.ErrInvalid for one that is none of a tree, or the level's error. Copying goes on after an error, until ctx ends or the
-// loop does. An error without an object is one of the folder, and is the last.
+// second Import goes on where the first one ended), tier.ErrCorrupt for a file that is torn, tier.ErrPending
+// for one without a checksum that was written while it was read, fs.ErrInvalid for one that is none of a
+// tree, or the level's error. Copying goes on after an error, until ctx ends or the loop does. An error
+// without an object is one of the folder, and is the last.
 //
 // The folder may be in use by connectors. Other files and folders in it are passed over.
 func (t Tree) Import(ctx context.Context, folder, space string, to tier.Level) iter.Seq2[tier.Object, error] {
@@ -68,7 +69,8 @@ func keysOf(entries []fs.DirEntry, space string) []tier.Key {
 }
 
 // importKeys copies the files of keys, and reports whether to go on.
-func (t Tree) importKeys(ctx context.Context, root *os.Root, keys []tier.Key, to tier.Level, yield func(tier.Object, error) bool) bool {
+func (t Tree) importKeys(ctx context.Context, root *os.Root, keys []tier.Key, to tier.Level,
+	yield func(tier.Object, error) bool) bool {
 	for i, found := range to.Stat(ctx, keys) {
 		if err := ctx.Err(); err != nil {
 			yield(tier.Object{Key: keys[i]}, err)
@@ -137,7 +139,8 @@ func openRegular(root *os.Root, path string) (*os.File, fs.FileInfo, error) {
 }
 
 // A verifier reads the bytes behind a head. It returns the last of them only if all have the head's checksum, or if
-// it has none, if the file is still as it was when it was opened: so no reader comes to an end of damaged bytes, or of those of two files.
+// it has none, if the file is still as it was when it was opened: so no reader comes to an end of damaged
+// bytes, or of those of two files.
 type verifier struct {
 	bytes io.Reader
 	file  *os.File
@@ -148,7 +151,9 @@ type verifier struct {
 }
 
 func newVerifier(f *os.File, info fs.FileInfo, h disk.Head) io.Reader {
-	return &verifier{bytes: io.NewSectionReader(f, h.Length, h.Object.Size), file: f, info: info, left: h.Object.Size, head: h}
+	return &verifier{
+		bytes: io.NewSectionReader(f, h.Length, h.Object.Size), file: f, info: info, left: h.Object.Size, head: h,
+	}
 }
 
 func (v *verifier) Read(p []byte) (int, error) {
@@ -187,7 +192,8 @@ func (v *verifier) verdict(err error) error {
 	case failed != nil:
 		return fmt.Errorf("encoder: import of %v: %w", v.head.Object.Key, failed)
 	case now.Size() != v.info.Size() || !now.ModTime().Equal(v.info.ModTime()):
-		return fmt.Errorf("encoder: the file of %v was written while it was read; import it again: %w", v.head.Object.Key, tier.ErrPending)
+		return fmt.Errorf("encoder: the file of %v was written while it was read; import it again: %w",
+			v.head.Object.Key, tier.ErrPending)
 	}
 	return err
 }

@@ -57,7 +57,8 @@ func socketDir(in string) (string, error) {
 	dir, err := os.MkdirTemp(in, "ringcache-")
 	if err == nil && len(dir) > most {
 		if err = os.Remove(dir); err == nil && in != "" {
-			return "", fmt.Errorf("%w: Options.Dir %q is too long for the path of a socket; use a shorter one", errInvalid, in)
+			return "", fmt.Errorf("%w: Options.Dir %q is too long for the path of a socket; use a shorter one",
+				errInvalid, in)
 		}
 		dir, err = os.MkdirTemp("/tmp", "ringcache-")
 	}

@@ -22,8 +22,10 @@ func (s *session) message(r *Request, id string, items []mmcache.Wire) (*message
 		return nil, err
 	}
 	core := &enginecore.Request{
-		RequestID: id, PromptTokenIDs: r.Prompt, Params: r.params, EOSTokenID: r.EOS, ArrivalTime: float64(time.Now().UnixMicro()) / 1e6,
-		Priority: r.Priority, CacheSalt: optional(r.CacheSalt), SessionID: optional(r.SessionID), TraceHeaders: r.TraceHeaders,
+		RequestID: id, PromptTokenIDs: r.Prompt, Params: r.params, EOSTokenID: r.EOS,
+		ArrivalTime: float64(time.Now().UnixMicro()) / 1e6,
+		Priority:    r.Priority, CacheSalt: optional(r.CacheSalt), SessionID: optional(r.SessionID),
+		TraceHeaders:   r.TraceHeaders,
 		ReasoningEnded: r.ReasoningEnded, ReasoningParserKwargs: r.ReasoningParserKwargs, KVHints: r.KVHints,
 	}
 	if len(items) > 0 {

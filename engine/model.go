@@ -53,10 +53,12 @@ type ElemSpec struct {
 // validate reports what is wrong with the model.
 func (m Model) validate() error {
 	if m.VocabSize < 1 {
-		return fmt.Errorf("%w: Model.VocabSize is %d; it guards the engine against tokens outside of the vocabulary", errInvalid, m.VocabSize)
+		return fmt.Errorf("%w: Model.VocabSize is %d; it guards the engine against tokens outside of the vocabulary",
+			errInvalid, m.VocabSize)
 	}
 	if m.MaxLogprobs < -1 || m.MaxModelLen < 0 || m.MaxBatchedTokens < 0 {
-		return fmt.Errorf("%w: Model: MaxLogprobs %d, MaxModelLen %d, MaxBatchedTokens %d", errInvalid, m.MaxLogprobs, m.MaxModelLen, m.MaxBatchedTokens)
+		return fmt.Errorf("%w: Model: MaxLogprobs %d, MaxModelLen %d, MaxBatchedTokens %d",
+			errInvalid, m.MaxLogprobs, m.MaxModelLen, m.MaxBatchedTokens)
 	}
 	for name, d := range m.Modalities {
 		if d.Tokens == nil || len(d.Elems) == 0 {

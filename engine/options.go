@@ -84,7 +84,8 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Transport == nil:
 		return o, fmt.Errorf("%w: Transport is nil; use zmq.Transport{} of package engine/zmq", errInvalid)
 	case o.Readers < 0 || o.StartTimeout < 0 || o.Grace < 0:
-		return o, fmt.Errorf("%w: Readers %d, StartTimeout %v, Grace %v", errInvalid, o.Readers, o.StartTimeout, o.Grace)
+		return o, fmt.Errorf("%w: Readers %d, StartTimeout %v, Grace %v",
+			errInvalid, o.Readers, o.StartTimeout, o.Grace)
 	}
 	if err := o.Model.validate(); err != nil {
 		return o, err

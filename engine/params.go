@@ -8,8 +8,8 @@ import (
 
 // tokenParams are the parameters that hold token ids, as values or as keys.
 var tokenParams = []string{
-	"stop_token_ids", "allowed_token_ids", "logit_bias", "logprob_token_ids", "prompt_logprob_token_ids", "trace_decode_token_ids",
-	"_bad_words_token_ids", "_eos_token_id", "_all_stop_token_ids",
+	"stop_token_ids", "allowed_token_ids", "logit_bias", "logprob_token_ids", "prompt_logprob_token_ids",
+	"trace_decode_token_ids", "_bad_words_token_ids", "_eos_token_id", "_all_stop_token_ids",
 }
 
 // countParams are how many tokens of the vocabulary are wanted; -1 is all.
@@ -21,7 +21,9 @@ var textParams = map[string]string{"stop": "stop_token_ids", "bad_words": "_bad_
 
 // sizeParams bounds what the newer model runner has buffers of a fixed size for
 // (vllm/v1/worker/gpu/sample/logit_bias.py and bad_words.py, 0.32.0).
-var sizeParams = map[string]int{"allowed_token_ids": 1024, "logit_bias": 1024, "stop_token_ids": 128, "_bad_words_token_ids": 128}
+var sizeParams = map[string]int{
+	"allowed_token_ids": 1024, "logit_bias": 1024, "stop_token_ids": 128, "_bad_words_token_ids": 128,
+}
 
 // params parses and verifies the parameters of a request. It returns the number of
 // children.
@@ -34,7 +36,8 @@ func (s *session) params(r *Request) (children int, err error) {
 	n := p.N()
 	if n > 1 && r.Items != nil && s.c.mirrored() && !s.gen.Cache.MissError {
 		// One child may push out what the next one names.
-		return 0, r.refuse("parameter n", fmt.Errorf("it is %d, and vLLM %s does not survive a miss in its cache, which children can cause; use mode shm", n, s.gen.Version))
+		return 0, r.refuse("parameter n",
+			fmt.Errorf("it is %d, and vLLM %s does not survive a miss in its cache, which children can cause; use mode shm", n, s.gen.Version))
 	}
 	m := s.c.o.Model
 	for _, name := range tokenParams {
@@ -45,21 +48,26 @@ func (s *session) params(r *Request) (children int, err error) {
 	for _, name := range countParams {
 		n, given := p.Get(name).(int64)
 		if limit := m.maxLogprobs(); given && (n > int64(limit) || n < 0 && limit < m.VocabSize) {
-			return 0, r.refuse("parameter "+name, fmt.Errorf("it is %d, and the most is %d (Model.MaxLogprobs)", n, limit))
+			return 0, r.refuse("parameter "+name,
+				fmt.Errorf("it is %d, and the most is %d (Model.MaxLogprobs)", n, limit))
 		}
 	}
 	for name, limit := range sizeParams {
 		if n := length(p.Get(name)); n > limit {
-			return 0, r.refuse("parameter "+name, fmt.Errorf("it has %d entries, and workers have room for %d", n, limit))
+			return 0, r.refuse("parameter "+name,
+				fmt.Errorf("it has %d entries, and workers have room for %d", n, limit))
 		}
 	}
 	for name, instead := range textParams {
 		if v := p.Get(name); v != nil && (length(v) > 0 || !isList(v)) {
-			return 0, r.refuse("parameter "+name, fmt.Errorf("it is text, which needs a tokenizer, and the engine ignores it; use %q", instead))
+			return 0, r.refuse("parameter "+name,
+				fmt.Errorf("it is text, which needs a tokenizer, and the engine ignores it; use %q", instead))
 		}
 	}
 	if d := depth(p.Get("structured_outputs")); d > maxDepth {
-		return 0, r.refuse("parameter structured_outputs", fmt.Errorf("it is nested %d deep, and the most is %d: the engine's compiler would not come back", d, maxDepth))
+		return 0, r.refuse("parameter structured_outputs",
+			fmt.Errorf("it is nested %d deep, and the most is %d: the engine's compiler would not come back",
+				d, maxDepth))
 	}
 	return n, nil
 }

@@ -43,9 +43,11 @@ func plausible(r *enginecore.Ready) error {
 	case v != nil:
 		return &MismatchError{"vllm_version", "text", fmt.Sprintf("%.64v", v), advice}
 	case len(r.VLLMVersion) > maxVersion:
-		return &MismatchError{"vllm_version", fmt.Sprintf("at most %d bytes long", maxVersion), fmt.Sprintf("%.32q...", r.VLLMVersion), advice}
+		return &MismatchError{"vllm_version", fmt.Sprintf("at most %d bytes long", maxVersion),
+			fmt.Sprintf("%.32q...", r.VLLMVersion), advice}
 	case r.DataParallelRank > 0 && r.DataParallelRank >= max(r.DataParallelSize, 1):
-		return &MismatchError{"data_parallel_rank", fmt.Sprintf("below the data_parallel_size of %d", max(r.DataParallelSize, 1)), fmt.Sprint(r.DataParallelRank), advice}
+		return &MismatchError{"data_parallel_rank", fmt.Sprintf("below the data_parallel_size of %d",
+			max(r.DataParallelSize, 1)), fmt.Sprint(r.DataParallelRank), advice}
 	}
 	return nil
 }

@@ -28,7 +28,8 @@ type process struct {
 // startProcess starts the engine in a process group of its own.
 func startProcess(cmd *exec.Cmd, env []string) (*process, error) {
 	if !canAwait {
-		return nil, fmt.Errorf("%w: engines can be started on Linux only; attach to one (no Options.Command)", errInvalid)
+		return nil, fmt.Errorf("%w: engines can be started on Linux only; attach to one (no Options.Command)",
+			errInvalid)
 	}
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()

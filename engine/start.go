@@ -60,7 +60,8 @@ func (c *Client) Start(ctx context.Context) error {
 	c.s = s
 	c.stats.Starts++
 	c.mu.Unlock()
-	c.o.Logger.Info("engine ready", "version", s.gen.Version, "workers", s.ready.WorldSize, "max_model_len", s.ready.MaxModelLen)
+	c.o.Logger.Info("engine ready", "version", s.gen.Version, "workers", s.ready.WorldSize, "max_model_len",
+		s.ready.MaxModelLen)
 	return nil
 }
 
@@ -158,7 +159,8 @@ func (s *session) meet(ctx context.Context) error {
 	}
 	switch {
 	case c.o.Readers != 0 && readers != c.o.Readers:
-		return &MismatchError{"number of workers", fmt.Sprint(c.o.Readers), fmt.Sprint(readers), "correct Options.Readers, or leave it out"}
+		return &MismatchError{"number of workers", fmt.Sprint(c.o.Readers), fmt.Sprint(readers),
+			"correct Options.Readers, or leave it out"}
 	case c.o.Cache == nil:
 		return nil
 	}
@@ -171,12 +173,14 @@ func (s *session) meet(ctx context.Context) error {
 		fits = cached.Cache == s.gen.Cache && cached.ItemForm == s.gen.ItemForm
 	}
 	if !fits {
-		return &MismatchError{"version", "compatible with " + cached.Version, s.gen.Version, "open the cache with its generation (mmcache.Options.Generation)"}
+		return &MismatchError{"version", "compatible with " + cached.Version, s.gen.Version,
+			"open the cache with its generation (mmcache.Options.Generation)"}
 	}
 	switch cache := c.o.Cache.(type) {
 	case *mmcache.Shared:
 		if readers == 0 {
-			return fmt.Errorf("%w: vLLM %s does not report how many workers it has; set Options.Readers", errInvalid, s.gen.Version)
+			return fmt.Errorf("%w: vLLM %s does not report how many workers it has; set Options.Readers",
+				errInvalid, s.gen.Version)
 		}
 		err = c.resetReaders(readers)
 	case *mmcache.Mirrored:
@@ -207,9 +211,11 @@ func (s *session) limits() error {
 	}
 	switch {
 	case s.ready.MaxModelLen == 0:
-		return fmt.Errorf("%w: vLLM %s does not report its max_model_len; set Model.MaxModelLen", errInvalid, s.gen.Version)
+		return fmt.Errorf("%w: vLLM %s does not report its max_model_len; set Model.MaxModelLen",
+			errInvalid, s.gen.Version)
 	case s.ready.MaxNumBatchedTokens == 0 && len(m.Modalities) > 0:
-		return fmt.Errorf("%w: vLLM %s does not report its max_num_batched_tokens; set Model.MaxBatchedTokens", errInvalid, s.gen.Version)
+		return fmt.Errorf("%w: vLLM %s does not report its max_num_batched_tokens; set Model.MaxBatchedTokens",
+			errInvalid, s.gen.Version)
 	}
 	return nil
 }

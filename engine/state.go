@@ -167,7 +167,8 @@ const (
 // String is the end of a sentence about a child that must not have an output.
 func (s childState) String() string {
 	return []string{
-		childUnsent: "was not sent yet", childRunning: "is running", childMissed: "was to be sent again", childFinished: "had finished",
+		childUnsent: "was not sent yet", childRunning: "is running", childMissed: "was to be sent again",
+		childFinished: "had finished",
 	}[s]
 }
 

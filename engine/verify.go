@@ -17,7 +17,8 @@ func (s *session) verify(r *Request) (children int, err error) {
 	case len(r.Prompt) == 0:
 		return 0, r.refuse("prompt", errors.New("it is empty"))
 	case len(r.Prompt) >= limit:
-		return 0, r.refuse("prompt", fmt.Errorf("it has %d tokens, and the engine's max_model_len is %d", len(r.Prompt), limit))
+		return 0, r.refuse("prompt", fmt.Errorf("it has %d tokens, and the engine's max_model_len is %d",
+			len(r.Prompt), limit))
 	}
 	for i, t := range r.Prompt {
 		if int64(t) >= int64(m.VocabSize) {
@@ -40,7 +41,8 @@ func (r *Request) refuse(what string, err error) error {
 // placeholders checks the places of the items, but not what belongs there.
 func (s *session) placeholders(r *Request) error {
 	if (r.Items == nil) != (len(r.Placeholders) == 0) {
-		return r.refuse("placeholders", fmt.Errorf("there are %d; Items has to be given exactly if there are some", len(r.Placeholders)))
+		return r.refuse("placeholders", fmt.Errorf("there are %d; Items has to be given exactly if there are some",
+			len(r.Placeholders)))
 	}
 	if r.Items != nil && s.c.o.Cache == nil {
 		return r.refuse("items", errors.New("the client has no Cache"))
@@ -53,7 +55,8 @@ func (s *session) placeholders(r *Request) error {
 		case !ok:
 			return refuse(fmt.Errorf("Model.Modalities has no %q", p.modality()))
 		case p.Length < 1 || p.Offset < 0 || p.Offset > len(r.Prompt) || p.Length > len(r.Prompt)-p.Offset:
-			return refuse(fmt.Errorf("its range %d+%d is not in the prompt of %d tokens", p.Offset, p.Length, len(r.Prompt)))
+			return refuse(fmt.Errorf("its range %d+%d is not in the prompt of %d tokens",
+				p.Offset, p.Length, len(r.Prompt)))
 		case p.Offset < end:
 			return refuse(fmt.Errorf("its range %d+%d begins before %d, where the one before ends: they have to be in the prompt's order", p.Offset, p.Length, end))
 		case p.IsEmbed != nil && len(p.IsEmbed) != p.Length:
@@ -62,7 +65,8 @@ func (s *session) placeholders(r *Request) error {
 		end = p.Offset + p.Length
 		for j, t := range r.Prompt[p.Offset:end] {
 			if d.Placeholder != nil && t != *d.Placeholder && (p.IsEmbed == nil || p.IsEmbed[j]) {
-				return refuse(fmt.Errorf("token %d of the prompt is %d, where %d stands for the item", p.Offset+j, t, *d.Placeholder))
+				return refuse(fmt.Errorf("token %d of the prompt is %d, where %d stands for the item",
+					p.Offset+j, t, *d.Placeholder))
 			}
 		}
 		if n, limit := p.embeds(), max(d.MaxTokens, s.ready.MaxNumBatchedTokens); n > limit {
@@ -92,7 +96,9 @@ func (s *session) stray(r *Request) error {
 			}
 		}
 		if first < to {
-			return r.refuse("prompt", fmt.Errorf("token %d is %d, which stands for an item of modality %q, and none is there", first, r.Prompt[first], modality))
+			return r.refuse("prompt",
+				fmt.Errorf("token %d is %d, which stands for an item of modality %q, and none is there",
+					first, r.Prompt[first], modality))
 		}
 		from = next
 	}

@@ -28,7 +28,8 @@ func ParsePython(version string) (Python, error) {
 	for i, p := range parts {
 		v, err := strconv.ParseUint(p, 10, 16)
 		if err != nil {
-			return Python{}, fmt.Errorf("%w: Python version %q: want something like 3.12 or 3.11.7", errInvalid, version)
+			return Python{}, fmt.Errorf("%w: Python version %q: want something like 3.12 or 3.11.7",
+				errInvalid, version)
 		}
 		n[i] = int(v)
 	}

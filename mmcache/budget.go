@@ -85,7 +85,9 @@ func (b *budget) giveUp(c *claim, cause error) error {
 	if i < 0 {
 		return nil
 	}
-	err := &WaitError{For: forMemory, Need: c.bytes, InUse: b.used, Limit: b.limit, Holders: len(b.held), Ahead: i, Err: cause}
+	err := &WaitError{
+		For: forMemory, Need: c.bytes, InUse: b.used, Limit: b.limit, Holders: len(b.held), Ahead: i, Err: cause,
+	}
 	b.line = slices.Delete(b.line, i, i+1)
 	if i == 0 {
 		b.first()

@@ -107,6 +107,7 @@ func (f *builds) checkEnd(key string, b *build, e entry, err error) {
 	case !b.detached && f.byKey[key] != b:
 		invariants.Must(fmt.Errorf("mmcache: the build of %q was not known", key))
 	case e.exists() == (err != nil):
-		invariants.Must(fmt.Errorf("mmcache: the build of %q ends with an item: %t, and with the error: %v", key, e.exists(), err))
+		invariants.Must(fmt.Errorf("mmcache: the build of %q ends with an item: %t, and with the error: %v",
+			key, e.exists(), err))
 	}
 }

@@ -64,7 +64,8 @@ func (r *Request) tryEnd(how ending) (last, misused bool) {
 // warn logs a call that was not right.
 func (r *Request) warn(misused bool) {
 	if misused {
-		r.c.o.Logger.Warn("Finish or Abort of a request that was not committed does nothing; use Rollback", "request", r.id)
+		r.c.o.Logger.Warn("Finish or Abort of a request that was not committed does nothing; use Rollback",
+			"request", r.id)
 	}
 }
 

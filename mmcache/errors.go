@@ -29,8 +29,9 @@ var (
 // what others hold, and another tenant may get the item from the request that made it.
 var (
 	errFull     = sentinel.Like("mmcache: there is no room that nobody needs", objstore.ErrFull)
-	errTooLarge = sentinel.Like("mmcache: the item is larger than the cache or its largest object", objstore.ErrTooLarge)
-	errInUse    = sentinel.Like("mmcache: a request still uses an invalidated copy", objstore.ErrKeyExists)
+	errTooLarge = sentinel.Like("mmcache: the item is larger than the cache or its largest object",
+		objstore.ErrTooLarge)
+	errInUse = sentinel.Like("mmcache: a request still uses an invalidated copy", objstore.ErrKeyExists)
 )
 
 // committedError is an [ErrEnded] with a text of its own.
@@ -97,7 +98,8 @@ func (e *WaitError) Error() string {
 	switch e.For {
 	case forMemory:
 		what = fmt.Sprintf("for %s of memory: %d requests hold %s of %s (Options.InFlight), and %d more wait in front; "+
-			"announce less in Want.Bytes, end requests that are done, or raise InFlight", sizes.Text(e.Need), e.Holders, sizes.Text(e.InUse), sizes.Text(e.Limit), e.Ahead)
+			"announce less in Want.Bytes, end requests that are done, or raise InFlight", sizes.Text(e.Need), e.Holders,
+			sizes.Text(e.InUse), sizes.Text(e.Limit), e.Ahead)
 	case forClear:
 		what = "for a Clear, which waits for all requests and holds from before it to end"
 	case forItem:

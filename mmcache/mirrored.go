@@ -100,7 +100,9 @@ func (m *Mirrored) sendOnce(ctx context.Context, r *Request, send func(Batch) er
 		e := &w.entry
 		have := e.item != nil
 		// The second time that the engine misses items, everything at hand goes along.
-		items[i] = lrusync.Item{Key: e.key, HasData: have, Size: e.size, Updates: e.updates, Fresh: have && t.missed > 1}
+		items[i] = lrusync.Item{
+			Key: e.key, HasData: have, Size: e.size, Updates: e.updates, Fresh: have && t.missed > 1,
+		}
 	}
 	began := false
 	_, err := m.sender.Send(waiting, items, func(ticket lrusync.Ticket) error {
@@ -151,7 +153,8 @@ func sendError(ctx context.Context, began bool, id string, err error) error {
 func (r *Request) Missed(ctx context.Context, keys []string, send func(Batch) error) error {
 	m, ok := r.c.backend.(*Mirrored)
 	if !ok {
-		return fmt.Errorf("%w: only an engine with a mirrored cache (mode lru) misses items, not mode %s", errInvalid, r.c.o.Mode)
+		return fmt.Errorf("%w: only an engine with a mirrored cache (mode lru) misses items, not mode %s",
+			errInvalid, r.c.o.Mode)
 	}
 	return r.send(ctx, "Missed", committed, send, func() error {
 		r.tx.missed++

@@ -120,7 +120,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.MaxItem = min(o.InFlight, defaultMaxItem)
 	}
 	if o.MaxItem > o.InFlight {
-		return o, fmt.Errorf("%w: MaxItem %d is above InFlight %d, so no such item could ever be made", errInvalid, o.MaxItem, o.InFlight)
+		return o, fmt.Errorf("%w: MaxItem %d is above InFlight %d, so no such item could ever be made",
+			errInvalid, o.MaxItem, o.InFlight)
 	}
 	if o.Mode == modeSHM {
 		if err := o.Shared.withDefaults(o.Capacity); err != nil {

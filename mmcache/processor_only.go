@@ -196,7 +196,8 @@ func (p *processorOnly) checkLocked() error {
 	errs := []error{p.lru.CheckStructure()}
 	for key, l := range p.lru.All() {
 		if e := l.Value; e.users < 0 || l.Pinned != (e.users > 0) || e.invalidated && e.users == 0 {
-			errs = append(errs, fmt.Errorf("mmcache: %q has %d users, pinned %t, invalidated %t", key, e.users, l.Pinned, e.invalidated))
+			errs = append(errs, fmt.Errorf("mmcache: %q has %d users, pinned %t, invalidated %t",
+				key, e.users, l.Pinned, e.invalidated))
 		}
 	}
 	return errors.Join(errs...)

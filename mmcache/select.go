@@ -52,7 +52,8 @@ func (c Config) mode(g *pycompat.Generation) (string, error) {
 		return "", fmt.Errorf("%w: APIServers %d, DataParallel %d, WorldSize %d, Nodes %d: want 1 or more (see DefaultConfig)",
 			errInvalid, c.APIServers, c.DataParallel, c.WorldSize, c.Nodes)
 	case c.MaxObjectMB != defaultObjectMB && asked != modeSHM:
-		return "", fmt.Errorf("%w: mm_shm_cache_max_object_size_mb is for cache type shm only; vLLM refuses it with %s", errInvalid, asked)
+		return "", fmt.Errorf("%w: mm_shm_cache_max_object_size_mb is for cache type shm only; vLLM refuses it with %s",
+			errInvalid, asked)
 	case !c.Multimodal || c.CacheGB == 0:
 		return modeNone, nil
 	}
@@ -77,7 +78,8 @@ func (c Config) mode(g *pycompat.Generation) (string, error) {
 		return "", fmt.Errorf("%w: cache type shm does not work with the Ray executor, whose workers get no shared lock; use lru", errInvalid)
 	}
 	if asked == modeSHM && c.Nodes > 1 {
-		return "", fmt.Errorf("%w: cache type shm does not reach the workers of %d machines; use lru", errInvalid, c.Nodes)
+		return "", fmt.Errorf("%w: cache type shm does not reach the workers of %d machines; use lru",
+			errInvalid, c.Nodes)
 	}
 	return asked, nil
 }
@@ -113,7 +115,8 @@ func (c Config) Options() (Options, error) {
 			return Options{}, err
 		}
 		if c.MaxObjectMB < 0 || c.MaxObjectMB > math.MaxInt>>20 {
-			return Options{}, fmt.Errorf("%w: mm_shm_cache_max_object_size_mb %d is out of range", errInvalid, c.MaxObjectMB)
+			return Options{}, fmt.Errorf("%w: mm_shm_cache_max_object_size_mb %d is out of range",
+				errInvalid, c.MaxObjectMB)
 		}
 		o.Capacity, o.Shared.Readers = float64(n), c.WorldSize
 		o.Shared.MaxObject = min(c.MaxObjectMB<<20, n) // vLLM takes more, and then finds no room

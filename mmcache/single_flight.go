@@ -84,8 +84,8 @@ func (r *Request) obtain(ctx context.Context, w *wanted) (entry, error) {
 		switch {
 		case f.err != nil && f.tenant != w.tenant:
 			continue // its text is no business of another tenant's
-		case errors.Is(f.err, context.Canceled), errors.Is(f.err, context.DeadlineExceeded), errors.Is(f.err, errPanicked),
-			errors.As(f.err, new(*TooLargeError)):
+		case errors.Is(f.err, context.Canceled), errors.Is(f.err, context.DeadlineExceeded),
+			errors.Is(f.err, errPanicked), errors.As(f.err, new(*TooLargeError)):
 			continue // that was about the leader
 		case f.err != nil:
 			return entry{}, f.err

@@ -78,7 +78,10 @@ func (c *cache) verifyHit(ctx context.Context, w *wanted) {
 		return
 	}
 	w.verified = true
-	b := &Builder{tx: &transaction{transactor: producing{}}, wanted: &wanted{key: w.key, charge: math.MaxInt64}, python: c.o.Python}
+	b := &Builder{
+		tx: &transaction{transactor: producing{}}, wanted: &wanted{key: w.key, charge: math.MaxInt64},
+		python: c.o.Python,
+	}
 	if err := b.produce(ctx, w.produce); err == nil {
 		c.verify(b)
 	}

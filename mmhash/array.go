@@ -65,7 +65,8 @@ func (s *stream) tensor(t *Tensor) {
 	name := numpyOf[t.DType]
 	d, ok := parseDType(name)
 	if !ok {
-		s.fail(ErrUnsupported, "numpy has no type for a tensor of %s, and vLLM fails on it; convert it first", quote(t.DType))
+		s.fail(ErrUnsupported, "numpy has no type for a tensor of %s, and vLLM fails on it; convert it first",
+			quote(t.DType))
 		return
 	}
 	if !s.fits("a tensor", t.Shape, d.size, len(t.Data)) {
@@ -133,7 +134,8 @@ func (s *stream) fits(what string, shape []int, size, have int) bool {
 	n, ok := shapes.Bytes(shape, size)
 	switch {
 	case !ok:
-		s.fail(errInvalid, "the shape of %s has a negative dimension, more than %d dimensions or too many elements", what, shapes.MaxDims)
+		s.fail(errInvalid, "the shape of %s has a negative dimension, more than %d dimensions or too many elements",
+			what, shapes.MaxDims)
 	case n != have:
 		s.fail(errInvalid, "%s of shape %v takes %d bytes, there are %d", what, slices.Clone(shape), n, have)
 	default:

@@ -47,9 +47,14 @@ func NewHasher(o Options) (*Hasher, error) {
 	h := newHash(name)
 	switch {
 	case h == nil:
-		return nil, &ValueError{Problem: fmt.Sprintf("unknown hash algorithm %.40q, want blake3, sha256 or sha512", o.Algorithm), sentinel: errInvalid}
+		return nil, &ValueError{
+			Problem:  fmt.Sprintf("unknown hash algorithm %.40q, want blake3, sha256 or sha512", o.Algorithm),
+			sentinel: errInvalid,
+		}
 	case name != "" && name != blake3Name && !g.Hash.Algorithms:
-		return nil, &ValueError{Problem: fmt.Sprintf("vLLM %s hashes with blake3 only, not %s", g.Version, name), sentinel: ErrUnsupported}
+		return nil, &ValueError{
+			Problem: fmt.Sprintf("vLLM %s hashes with blake3 only, not %s", g.Version, name), sentinel: ErrUnsupported,
+		}
 	}
 	return &Hasher{s: stream{rules: g.Hash}, h: h}, nil
 }

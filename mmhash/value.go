@@ -82,7 +82,9 @@ func bigInt(n *big.Int) (any, error) {
 	case n.IsUint64():
 		return n.Uint64(), nil
 	case n.BitLen() > maxIntBits:
-		return nil, &ValueError{Problem: fmt.Sprintf("an integer of %d bits does not fit 64", n.BitLen()), sentinel: ErrUnsupported}
+		return nil, &ValueError{
+			Problem: fmt.Sprintf("an integer of %d bits does not fit 64", n.BitLen()), sentinel: ErrUnsupported,
+		}
 	}
 	return parseInt(n.String())
 }

@@ -65,7 +65,9 @@ func (c *chunks) locate(h *serde.Address, held bool) (shmring.Chunk, error) {
 		return shmring.Chunk{}, &StaleError{Address: h.Address, ID: h.ID, Found: chunk.ID}
 	}
 	if err == nil && len(chunk.Payload) < countSize {
-		err = &shmring.CorruptError{Offset: h.Address, What: "payload size", Got: int64(len(chunk.Payload)), Want: "4 or more"}
+		err = &shmring.CorruptError{
+			Offset: h.Address, What: "payload size", Got: int64(len(chunk.Payload)), Want: "4 or more",
+		}
 	}
 	if err != nil {
 		return shmring.Chunk{}, c.corrupt(h, err)

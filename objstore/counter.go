@@ -48,9 +48,11 @@ func (c *counter) acquire(ctx context.Context) error {
 }
 
 // under runs f for the chunk of h while the lock is held.
-func (c *counter) under(ctx context.Context, chunks *chunks, h *serde.Address, held bool, f func(c *counter, payload []byte)) (err error) {
+func (c *counter) under(ctx context.Context, chunks *chunks, h *serde.Address, held bool,
+	f func(c *counter, payload []byte)) (err error) {
 	if err := c.acquire(ctx); err != nil {
-		return fmt.Errorf("%w: %d:%d: a process may have died with the readers' lock: %w", ErrNotCounted, h.Address, h.ID, err)
+		return fmt.Errorf("%w: %d:%d: a process may have died with the readers' lock: %w",
+			ErrNotCounted, h.Address, h.ID, err)
 	}
 	defer func() {
 		if e := c.lock.Unlock(); e != nil {

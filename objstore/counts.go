@@ -42,7 +42,8 @@ func (r counting) use(c *counts, key string, n int) (uses int64, err error) {
 	case n < 1:
 		return 0, fmt.Errorf("%w: %d uses of key %q", errInvalid, n, key)
 	case n > math.MaxInt32 || !r.canUse(*c, 2*int64(n)):
-		return 0, fmt.Errorf("%w: key %q was used %d times, and %d more would overflow the readers' count", ErrFull, key, c.uses, n)
+		return 0, fmt.Errorf("%w: key %q was used %d times, and %d more would overflow the readers' count",
+			ErrFull, key, c.uses, n)
 	default:
 		uses = r.each(c.uses > 0) + int64(n-1)*r.each(true)
 	}

@@ -99,7 +99,8 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("objstore: handle %d:%d is stale: id %d is at its address now; get a new handle from the writer", e.Address, e.ID, e.Found)
+	return fmt.Sprintf("objstore: handle %d:%d is stale: id %d is at its address now; get a new handle from the writer",
+		e.Address, e.ID, e.Found)
 }
 
 // Unwrap makes errors.Is(err, ErrStale) true.

@@ -70,8 +70,10 @@ func CreateFIFO(o Options) (*FIFO, error) {
 // takeFIFO makes a FIFO in a segment that the caller brings.
 func takeFIFO(o Options) (*FIFO, error) {
 	seg := o.Segment
-	if c := sidecar.Of(seg); c != nil && (c.Options().Policy != sidecar.FIFO || c.State().Epoch > 1 || c.State().Clean) {
-		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it", errInvalid, seg.Name(), c.Options().Policy)
+	if c := sidecar.Of(seg); c != nil &&
+		(c.Options().Policy != sidecar.FIFO || c.State().Epoch > 1 || c.State().Clean) {
+		return nil, fmt.Errorf("%w: segment %s has a sidecar for the policy %v that was in use; adopt it",
+			errInvalid, seg.Name(), c.Options().Policy)
 	}
 	f := newFIFO(seg, o)
 	if err := f.guard(func() error { _, err := rand.Read(seg.Secret()); return err }); err != nil {

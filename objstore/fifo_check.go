@@ -72,7 +72,8 @@ func (f *FIFO) checkObjects(bad func(format string, args ...any)) {
 		bad("chunks of %d bytes, %d in use of %d", size, used, f.ring.Size())
 	}
 	if len(f.index) != states[fifoCommitted] || len(f.pending) != states[fifoReserved] {
-		bad("%d keys and %d pending for %d committed and %d reserved objects", len(f.index), len(f.pending), states[fifoCommitted], states[fifoReserved])
+		bad("%d keys and %d pending for %d committed and %d reserved objects", len(f.index), len(f.pending),
+			states[fifoCommitted], states[fifoReserved])
 	}
 	for key := range f.pending {
 		if o, ok := f.index[key]; ok && f.canUse(o.counts, 1) {

@@ -162,7 +162,8 @@ func (r *fifoRequest) endLease(l leases.Lease[fifoObject], committed bool) {
 		r.f.undoUse(&o.counts, l.Times, l.Uses)
 	}
 	if invariants.Enabled && (o.sent < 0 || o.leases < o.sent || r.f.leases < o.leases) {
-		invariants.Must(fmt.Errorf("objstore: key %q has %d leases, %d sent; all objects have %d", o.key, o.leases, o.sent, r.f.leases))
+		invariants.Must(fmt.Errorf("objstore: key %q has %d leases, %d sent; all objects have %d",
+			o.key, o.leases, o.sent, r.f.leases))
 	}
 }
 

@@ -62,7 +62,8 @@ func (r *fifoRequest) Begin(id string) error {
 		return fmt.Errorf("%w: request %q is open already", errInvalid, id)
 	}
 	if r.state != requestEnded || r.mapped || r.pending > 0 || len(r.waiters) > 0 {
-		return fmt.Errorf("%w: request %q is in use; end it and its reservations before it begins again", errInvalid, r.id)
+		return fmt.Errorf("%w: request %q is in use; end it and its reservations before it begins again",
+			errInvalid, r.id)
 	}
 	r.id, r.since, r.state, r.sent = id, time.Now(), requestOpen, false
 	f.requests[id] = r
@@ -93,7 +94,8 @@ func (r *fifoRequest) enter() error {
 // notOpen returns why the request takes nothing more.
 func (r *fifoRequest) notOpen() error {
 	if r.state == requestCommitted {
-		return fmt.Errorf("%w: %s was committed, so its handles may be with the engine; begin another request", ErrEnded, r.id)
+		return fmt.Errorf("%w: %s was committed, so its handles may be with the engine; begin another request",
+			ErrEnded, r.id)
 	}
 	return fmt.Errorf("%w: %s was finished, aborted or rolled back, or its readers were reset", ErrEnded, r.id)
 }

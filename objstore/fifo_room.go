@@ -47,7 +47,9 @@ func (f *FIFO) roomError(size int, err error) error {
 		return f.headError(full.Need)
 	case errors.As(err, &never):
 		limit := never.Limit - shmring.HeaderSize
-		return &shmstore.TooLargeError{Size: size, Limit: limit, Ring: never.Limit < shmring.MaxChunk, Format: never.Limit == shmring.MaxChunk}
+		return &shmstore.TooLargeError{
+			Size: size, Limit: limit, Ring: never.Limit < shmring.MaxChunk, Format: never.Limit == shmring.MaxChunk,
+		}
 	}
 	return err
 }

@@ -19,7 +19,8 @@ func (f *FIFO) State() (State, error) {
 		}
 		s.Objects = append(s.Objects, ObjectState{
 			ObjectState: shmstore.ObjectState{
-				Key: o.key, Address: o.address, ID: id, Bytes: int64(o.size), Indexed: o.state == fifoCommitted, Pinned: o.touched, Leases: o.leases,
+				Key: o.key, Address: o.address, ID: id, Bytes: int64(o.size), Indexed: o.state == fifoCommitted,
+				Pinned: o.touched, Leases: o.leases,
 			},
 			Uses: o.uses,
 		})
@@ -45,8 +46,8 @@ func (f *FIFO) Stats() (shmstore.Stats, error) {
 	}
 	defer f.unlock()
 	return shmstore.Stats{
-		Objects: len(f.index), Chunks: f.ring.Len(), Used: int64(f.ring.Used()), Leases: f.leases, Requests: len(f.requests),
-		Waiting: f.waiters.Len(), Misused: f.misused, Readers: f.readers,
+		Objects: len(f.index), Chunks: f.ring.Len(), Used: int64(f.ring.Used()), Leases: f.leases,
+		Requests: len(f.requests), Waiting: f.waiters.Len(), Misused: f.misused, Readers: f.readers,
 		Woken: f.waiters.Woken, Polls: f.waiters.Polls,
 	}, nil
 }

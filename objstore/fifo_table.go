@@ -16,7 +16,8 @@ type fifoTable struct {
 }
 
 func newFIFOTable() fifoTable {
-	return fifoTable{map[uint32]*fifoObject{}, map[string]*fifoObject{}, map[string]*fifoObject{}, map[*fifoObject]struct{}{}}
+	return fifoTable{map[uint32]*fifoObject{}, map[string]*fifoObject{}, map[string]*fifoObject{},
+		map[*fifoObject]struct{}{}}
 }
 
 // change enters the next state of an object. Builds that check invariants panic if the

@@ -172,15 +172,18 @@ func matches(seg *segment.Segment, ringSize int, g *pycompat.Generation) error {
 
 func (o Options) ring() shmring.RingOptions {
 	g := o.Generation
-	return shmring.RingOptions{Align: o.Align, DataOffset: g.DataOffset, IDsRestart: g.IDsRestart && !o.KeepIDs, FirstID: o.FirstID}
+	return shmring.RingOptions{
+		Align: o.Align, DataOffset: g.DataOffset, IDsRestart: g.IDsRestart && !o.KeepIDs, FirstID: o.FirstID,
+	}
 }
 
 // fifoSegment returns the options of the segment of a FIFO.
 func (o Options) fifoSegment() segment.Options {
 	g := o.Generation
-	return segment.Options{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir, Sidecar: &segment.SidecarOptions{
-		Format: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
-	}}
+	return segment.Options{Name: o.Name, RingSize: o.RingSize, DataOffset: g.DataOffset, Dir: o.Dir,
+		Sidecar: &segment.SidecarOptions{
+			Format: g.Version, Owner: o.Owner, Readers: o.Readers, Slots: o.ReaderSlots,
+		}}
 }
 
 // bytes returns the options of the store under a pool.

@@ -70,7 +70,8 @@ func AdoptPool(o Options) (*Pool, shmstore.Adoption, error) {
 	case err != nil:
 		return nil, shmstore.Adoption{}, err
 	case o.Segment != nil:
-		return nil, shmstore.Adoption{}, fmt.Errorf("%w: a pool is adopted by the name of its segment, not by Options.Segment", errInvalid)
+		return nil, shmstore.Adoption{},
+			fmt.Errorf("%w: a pool is adopted by the name of its segment, not by Options.Segment", errInvalid)
 	}
 	p, so := newPool(o)
 	_, a, err := shmstore.Adopt(so)
@@ -107,7 +108,9 @@ func newPool(o Options) (*Pool, shmstore.Options) {
 // own is called by the store that the pool is made on.
 func (p *Pool) own(s *shmstore.Store) shmstore.PayloadOwner {
 	p.bytesStore = s
-	p.chunks = chunks{seg: s.Segment(), options: serde.Options{Generation: p.opt.Generation, InlineThreshold: p.opt.InlineThreshold}}
+	p.chunks = chunks{
+		seg: s.Segment(), options: serde.Options{Generation: p.opt.Generation, InlineThreshold: p.opt.InlineThreshold},
+	}
 	return poolOwner{p}
 }
 

@@ -49,7 +49,8 @@ func (r *poolRequest) reserveFilled(key string, plan *serde.Plan, o PutOptions) 
 	}
 	c = poolChunk{res, r.p, front}
 	head, back := c.parts(plan.DataLen)
-	if record(res.Object()).signature, err = r.p.chunks.fill(r.p.place(res.Object()), key, head, back, plan); err != nil {
+	if record(res.Object()).signature, err = r.p.chunks.fill(r.p.place(res.Object()), key, head, back,
+		plan); err != nil {
 		c.discard()
 	}
 	return c, err

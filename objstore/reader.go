@@ -118,7 +118,8 @@ func (r *Reader) GetInto(v *View, key string, h serde.Address) error {
 func (r *Reader) show(v *View, key string, h serde.Address) error {
 	u := v.use
 	if u.open {
-		return fmt.Errorf("%w: the view shows %d:%d; release it before it is used again", errInvalid, u.handle.Address, u.handle.ID)
+		return fmt.Errorf("%w: the view shows %d:%d; release it before it is used again",
+			errInvalid, u.handle.Address, u.handle.ID)
 	}
 	if err := r.chunks.seg.Hold(); err != nil {
 		return err
@@ -211,7 +212,8 @@ func (r *Reader) report(u *use) {
 	r.dropped.Add(1)
 	frame, _ := runtime.CallersFrames([]uintptr{u.at}).Next()
 	r.log.Warn("objstore: a view was dropped without Release; it is released now", "segment", r.chunks.seg.Name(),
-		"address", u.handle.Address, "id", u.handle.ID, "got at", fmt.Sprintf("%s:%d", frame.File, frame.Line), "error", u.err)
+		"address", u.handle.Address, "id", u.handle.ID, "got at", fmt.Sprintf("%s:%d", frame.File, frame.Line),
+		"error", u.err)
 }
 
 // Views returns how many views are open and how many were dropped.

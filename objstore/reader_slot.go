@@ -20,7 +20,8 @@ func (r *Reader) takeSlot() error {
 	}
 	g := r.chunks.options.Generation
 	if c := r.sidecar.Options(); !sameWire(c.Generation, g) {
-		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s", errInvalid, r.chunks.seg.Name(), c.Generation, g.Version)
+		return fmt.Errorf("%w: segment %s was written for vLLM %s, this reader is for %s",
+			errInvalid, r.chunks.seg.Name(), c.Generation, g.Version)
 	} else if c.Policy != sidecar.Pool {
 		return nil
 	}
@@ -48,7 +49,8 @@ func (r *Reader) hold(u *use) error {
 	}
 	place, ok := r.slot.Hold(u.handle.ID)
 	if !ok {
-		return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some", ErrBusy, r.chunks.seg.Name(), r.chunks.seg.Holds()-1)
+		return fmt.Errorf("%w: %s: %d views are open, a reader can have no more; release some",
+			ErrBusy, r.chunks.seg.Name(), r.chunks.seg.Holds()-1)
 	}
 	u.held, u.place = true, place
 	return nil

@@ -92,7 +92,8 @@ func put(r putter, key string, v serde.Value, o PutOptions, n int) (serde.Addres
 		return serde.Address{}, err
 	}
 	if !plan.Complete() {
-		return serde.Address{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place", errInvalid)
+		return serde.Address{}, fmt.Errorf("%w: a tensor has no data; Reserve is for values that are filled in place",
+			errInvalid)
 	}
 	return r.put(key, plan, o, n)
 }
@@ -120,7 +121,8 @@ func frontSize(plan *serde.Plan) int { return countSize + len(plan.Metadata) }
 
 // fill writes everything that the plan has into a chunk that was taken for it, and signs
 // its handle h. Nobody else knows the chunk yet, so fill needs no lock.
-func (c *chunks) fill(h serde.Address, key string, front, back []byte, plan *serde.Plan) (sig serde.Signature, err error) {
+func (c *chunks) fill(h serde.Address, key string, front, back []byte,
+	plan *serde.Plan) (sig serde.Signature, err error) {
 	err = c.guard(&h, func() error {
 		mem.Store32(front, 0)
 		copy(front[countSize:], plan.Metadata)

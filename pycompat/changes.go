@@ -113,8 +113,9 @@ var changes = []struct {
 	{"0.26.0", func(g *Generation) { insert(&g.OutputFields, "trace_headers", "ec_transfer_params") }},
 	{"0.27.0", func(g *Generation) {
 		g.Hash.IOConfig, g.Hash.VideoBytes, g.Hash.RawItems = true, true, true
-		insert(&g.ReadyFields, "kv_cache_size_tokens", "tensor_parallel_size pipeline_parallel_size decode_context_parallel_size "+
-			"data_parallel_rank max_num_seqs max_num_batched_tokens instance_id")
+		insert(&g.ReadyFields, "kv_cache_size_tokens",
+			"tensor_parallel_size pipeline_parallel_size decode_context_parallel_size "+
+				"data_parallel_rank max_num_seqs max_num_batched_tokens instance_id")
 		add(&g.ReadyFields, "kv_events_config")
 		insert(&g.Params.Sampling, "skip_clone", "stream_interval")
 	}},

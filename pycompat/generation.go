@@ -136,7 +136,8 @@ func Resolve(g *Generation) (*Generation, error) {
 	case g == nil:
 		return Newest(), nil
 	case !g.complete:
-		return nil, fmt.Errorf("%w: Generation %q is incomplete; take it from Lookup, TreatAs, Newest or Releases", errInvalid, g.Version)
+		return nil, fmt.Errorf("%w: Generation %q is incomplete; take it from Lookup, TreatAs, Newest or Releases",
+			errInvalid, g.Version)
 	}
 	return g, nil
 }

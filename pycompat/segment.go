@@ -43,7 +43,8 @@ const gib = 1 << 30
 func RingSize(gb float64) (int, error) {
 	n := gb * gib
 	if math.IsNaN(n) || n < 1 || n >= math.MaxInt {
-		return 0, fmt.Errorf("%w: mm_processor_cache_gb %v is not above 0, or more than this machine can address", errInvalid, gb)
+		return 0, fmt.Errorf("%w: mm_processor_cache_gb %v is not above 0, or more than this machine can address",
+			errInvalid, gb)
 	}
 	return int(n), nil
 }

@@ -66,7 +66,8 @@ func OpenSemaphore(name string) (*Semaphore, error) {
 	}
 	f, size, err := shmfile.Open(path, true)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("no semaphore %q: the Python program has ended, or: %w", name, errors.Join(errUnnamed, err))
+		return nil, fmt.Errorf("no semaphore %q: the Python program has ended, or: %w",
+			name, errors.Join(errUnnamed, err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pycompat: semaphore %q: %w", name, err)
@@ -82,8 +83,13 @@ func OpenSemaphore(name string) (*Semaphore, error) {
 	s := &Semaphore{name: name, mem: m}
 	s.whole, s.value = futex.Words(m)
 	var ok bool
-	if err := fault.Guard(func() error { ok = m[semSharedOff] == semShared && s.value.Load() <= 1; return nil }); err != nil || !ok {
-		return nil, errors.Join(err, fmt.Errorf("%w: %q has other contents; only glibc's locks of value 0 or 1 are supported", errLayout, name), shmfile.Unmap(m))
+	if err := fault.Guard(func() error {
+		ok = m[semSharedOff] == semShared && s.value.Load() <= 1
+		return nil
+	}); err != nil || !ok {
+		return nil, errors.Join(err,
+			fmt.Errorf("%w: %q has other contents; only glibc's locks of value 0 or 1 are supported", errLayout, name),
+			shmfile.Unmap(m))
 	}
 	return s, nil
 }

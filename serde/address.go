@@ -100,7 +100,9 @@ func ParseAddress(it *Item, o Options) (a Address, ok bool, err error) {
 		if g.Signed {
 			return invalidSignature
 		}
-		return &codec.CorruptError{What: fmt.Sprintf("address item, elem %q", key), Offset: -1, Want: want, Got: "something else"}
+		return &codec.CorruptError{
+			What: fmt.Sprintf("address item, elem %q", key), Offset: -1, Want: want, Got: "something else",
+		}
 	}
 	if !hasID {
 		return Address{}, true, bad(keyID, "an elem")

@@ -65,13 +65,17 @@ func (d *Decoder) Decode(payload []byte, o Options) (Value, error) {
 
 func (d *Decoder) value(m Metadata, data []byte, o Options) (Value, error) {
 	if int64(len(data)) != m.NBytes {
-		return nil, &codec.CorruptError{What: "data", Offset: -1, Want: fmt.Sprintf("%d bytes by the metadata", m.NBytes), Got: fmt.Sprint(len(data))}
+		return nil, &codec.CorruptError{
+			What: "data", Offset: -1, Want: fmt.Sprintf("%d bytes by the metadata", m.NBytes),
+			Got: fmt.Sprint(len(data)),
+		}
 	}
 	switch m.Type {
 	case typePickle:
 		if m.Lens != nil || len(data) == 0 {
-			return nil, &codec.CorruptError{What: "metadata", Offset: -1, Want: "None for the lengths of a pickle of at least a byte",
-				Got: fmt.Sprintf("%d lengths, %d bytes", len(m.Lens), len(data))}
+			return nil, &codec.CorruptError{What: "metadata", Offset: -1,
+				Want: "None for the lengths of a pickle of at least a byte",
+				Got:  fmt.Sprintf("%d lengths, %d bytes", len(m.Lens), len(data))}
 		}
 		return Pickle(data[:len(data):len(data)]), nil
 	case typeItem, typeTensor:
@@ -80,7 +84,8 @@ func (d *Decoder) value(m Metadata, data []byte, o Options) (Value, error) {
 	}
 	if n := len(m.Lens) - 1; n >= 0 && int64(n) > maxFrames(m.Lens[0]) {
 		return nil, &codec.CorruptError{What: "metadata", Offset: -1,
-			Want: fmt.Sprintf("at most the %d frames that a document of %d bytes can refer to", maxFrames(m.Lens[0]), m.Lens[0]), Got: fmt.Sprint(n)}
+			Want: fmt.Sprintf("at most the %d frames that a document of %d bytes can refer to",
+				maxFrames(m.Lens[0]), m.Lens[0]), Got: fmt.Sprint(n)}
 	}
 	if d.frames == nil {
 		d.frames = d.room.frames[:]
@@ -110,13 +115,19 @@ func split(f [][]byte, lens []int64, data []byte) ([][]byte, error) {
 	f = slices.Grow(f, len(lens))
 	for _, n := range lens {
 		if n < 0 || n > int64(len(data)) {
-			return nil, &codec.CorruptError{What: "metadata", Offset: -1, Want: fmt.Sprintf("a frame of at most the %d bytes left", len(data)), Got: fmt.Sprint(n)}
+			return nil, &codec.CorruptError{
+				What: "metadata", Offset: -1, Want: fmt.Sprintf("a frame of at most the %d bytes left", len(data)),
+				Got: fmt.Sprint(n),
+			}
 		}
 		f = append(f, data[:n:n])
 		data = data[n:]
 	}
 	if len(data) > 0 {
-		return nil, &codec.CorruptError{What: "metadata", Offset: -1, Want: "frames that cover the data", Got: fmt.Sprintf("%d bytes left over", len(data))}
+		return nil, &codec.CorruptError{
+			What: "metadata", Offset: -1, Want: "frames that cover the data",
+			Got: fmt.Sprintf("%d bytes left over", len(data)),
+		}
 	}
 	return f, nil
 }

@@ -30,7 +30,9 @@ func (d *decoder) field() (f Field, err error) {
 	case "shared":
 		f.Kind = Shared
 	default:
-		return f, &codec.UnsupportedError{Text: fmt.Sprintf("serde: there is no field %.64q in the vLLM releases this library knows; update the library", name)}
+		return f, &codec.UnsupportedError{
+			Text: fmt.Sprintf("serde: there is no field %.64q in the vLLM releases this library knows; update the library", name),
+		}
 	}
 	if d.gen.ItemForm == pycompat.ItemPositional {
 		return f, d.fieldArgs(&f, n-1)

@@ -51,7 +51,8 @@ func (d *decoder) itemList() (*Item, error) {
 		if i == 0 {
 			it.Modality = modality
 		} else if modality != it.Modality {
-			return nil, d.Corrupt("item", fmt.Sprintf("the modality %.64q in every elem", it.Modality), fmt.Sprintf("%.64q", modality))
+			return nil, d.Corrupt("item", fmt.Sprintf("the modality %.64q in every elem", it.Modality),
+				fmt.Sprintf("%.64q", modality))
 		}
 		it.Elems = append(it.Elems, e)
 		d.Elem = ""

@@ -32,5 +32,6 @@ func ReadItem(frames [][]byte, at int, o Options) (it *Item, end int, err error)
 	if err != nil {
 		return nil, 0, err
 	}
-	return codec.DecodePart(frames, at, func(d *codec.Decoder) (*Item, error) { return (&decoder{d, g, newMemory()}).item() })
+	return codec.DecodePart(frames, at,
+		func(d *codec.Decoder) (*Item, error) { return (&decoder{d, g, newMemory()}).item() })
 }

@@ -258,7 +258,8 @@ func (p *unpickler) list(nbytes int64) []int64 {
 	}
 	add := func() {
 		if len(lens) > 0 && int64(len(lens)) > maxFrames(lens[0]) {
-			p.fail(fmt.Sprintf("at most the %d frames that a document of %d bytes can refer to", maxFrames(lens[0]), lens[0]), "more")
+			p.fail(fmt.Sprintf("at most the %d frames that a document of %d bytes can refer to",
+				maxFrames(lens[0]), lens[0]), "more")
 			return
 		}
 		n := p.int(p.op())

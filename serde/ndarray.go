@@ -28,7 +28,8 @@ func (a *NDArray) NBytes() (int, error) {
 	}
 	n, ok := shapes.Bytes(a.Shape, size)
 	if !ok {
-		return 0, codec.Invalid("ndarray", "shape %v has a negative dimension, more than %d or too many elements", a.Shape, shapes.MaxDims)
+		return 0, codec.Invalid("ndarray", "shape %v has a negative dimension, more than %d or too many elements",
+			a.Shape, shapes.MaxDims)
 	}
 	return n, nil
 }

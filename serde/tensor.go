@@ -38,7 +38,8 @@ func (t *Tensor) size() (n int, problem string) {
 	}
 	n, ok := shapes.Bytes(t.Shape, size)
 	if !ok {
-		return 0, fmt.Sprintf("shape %v has a negative dimension, more than %d or too many elements", t.Shape, codec.MaxDims)
+		return 0, fmt.Sprintf("shape %v has a negative dimension, more than %d or too many elements",
+			t.Shape, codec.MaxDims)
 	}
 	return n, ""
 }

@@ -119,7 +119,8 @@ func (p *Pool) CheckStructure() error {
 		if c, err := readGuarded(p.buf, b.off); err != nil {
 			bad("chunk %d: %w", b.id, err)
 		} else if c.ID != b.id && c.ID != DeadID && c.ID != GoneID || c.Size != int(b.size) || uint64(b.size) > b.len {
-			bad("chunk %d at %d, %d of %d bytes: the header has id %d, %d bytes", b.id, b.off, b.size, b.len, c.ID, c.Size)
+			bad("chunk %d at %d, %d of %d bytes: the header has id %d, %d bytes", b.id, b.off, b.size, b.len,
+				c.ID, c.Size)
 		}
 	}
 	if l := p.holes.largest; l != nil && !listed[l] {
@@ -129,7 +130,8 @@ func (p *Pool) CheckStructure() error {
 		bad("blocks end at %d, want %d", at, want)
 	}
 	if live != len(p.live) || used != p.used || holes != p.holes.count || holes != len(listed) {
-		bad("%d chunks of %d bytes and %d holes (%d listed), want %d, %d and %d", live, used, holes, len(listed), len(p.live), p.used, p.holes.count)
+		bad("%d chunks of %d bytes and %d holes (%d listed), want %d, %d and %d", live, used, holes, len(listed),
+			len(p.live), p.used, p.holes.count)
 	}
 	return errors.Join(errs...)
 }

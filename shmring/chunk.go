@@ -48,12 +48,16 @@ type Chunk struct {
 func ReadChunk(ring []byte, address uint64) (Chunk, error) {
 	p := address % uint64(len(ring))
 	if uint64(len(ring))-p < HeaderSize {
-		return Chunk{Address: address, ID: DeadID}, &CorruptError{Offset: p, What: "bytes left for the header", Got: int64(uint64(len(ring)) - p), Want: "8 or more"}
+		return Chunk{Address: address, ID: DeadID}, &CorruptError{
+			Offset: p, What: "bytes left for the header", Got: int64(uint64(len(ring)) - p), Want: "8 or more",
+		}
 	}
 	c := Chunk{Address: address, ID: mem.Load32(ring[p:])}
 	size := int64(int32(mem.Load32(ring[p+sizeOffset:])))
 	if size < HeaderSize || uint64(size) > uint64(len(ring))-p {
-		return c, &CorruptError{Offset: p, What: "size field", Got: size, Want: fmt.Sprintf("8 to %d", uint64(len(ring))-p)}
+		return c, &CorruptError{
+			Offset: p, What: "size field", Got: size, Want: fmt.Sprintf("8 to %d", uint64(len(ring))-p),
+		}
 	}
 	end := p + uint64(size)
 	c.Size, c.Payload = int(size), ring[p+HeaderSize:end:end]

@@ -27,7 +27,8 @@ type FullError struct {
 }
 
 func (e *FullError) Error() string {
-	return fmt.Sprintf("shmring: no room for a chunk of %s: %s of %s are in use; free chunks first", sizes.Text(e.Need), sizes.Text(e.Used), sizes.Text(e.Size))
+	return fmt.Sprintf("shmring: no room for a chunk of %s: %s of %s are in use; free chunks first",
+		sizes.Text(e.Need), sizes.Text(e.Used), sizes.Text(e.Size))
 }
 
 // Unwrap makes errors.Is(err, ErrFull) true.
@@ -42,7 +43,8 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	need, limit := sizes.Above(e.Need, e.Limit)
-	return fmt.Sprintf("shmring: a chunk of %s can never fit (at most %s); make the ring larger or the object smaller", need, limit)
+	return fmt.Sprintf("shmring: a chunk of %s can never fit (at most %s); make the ring larger or the object smaller",
+		need, limit)
 }
 
 // Unwrap makes errors.Is(err, ErrTooLarge) true.

@@ -78,7 +78,8 @@ type Pool struct {
 // NewPool makes an empty pool over buf, which it does not clear. It panics if
 // the options make no sense; they come from code, not from input.
 func NewPool(buf []byte, o PoolOptions) *Pool {
-	if o.DataOffset < 0 || o.FirstID >= IDLimit || o.Granule != 0 && (o.Granule < granule || o.Granule&(o.Granule-1) != 0) || o.Lead < 0 || o.Lead%granule != 0 {
+	if o.DataOffset < 0 || o.FirstID >= IDLimit || o.Granule != 0 &&
+		(o.Granule < granule || o.Granule&(o.Granule-1) != 0) || o.Lead < 0 || o.Lead%granule != 0 {
 		panic(fmt.Sprintf("shmring: pool options %+v", o))
 	}
 	p := &Pool{buf: buf, opt: o, nextID: o.FirstID}

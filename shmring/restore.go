@@ -16,7 +16,8 @@ func (p *Pool) Restore(chunks []Chunk, nextID uint32) []Chunk {
 	first, room := p.opt.first(), p.room()
 	var ok []Chunk
 	for _, c := range chunks {
-		if c.Size > HeaderSize && c.Size <= MaxChunk && c.ID < IDLimit && c.Address >= first && (c.Address-first)%p.opt.unit() == 0 &&
+		if c.Size > HeaderSize && c.Size <= MaxChunk && c.ID < IDLimit && c.Address >= first &&
+			(c.Address-first)%p.opt.unit() == 0 &&
 			c.Address-first < room && p.opt.extent(c.Size-HeaderSize) <= room-(c.Address-first) {
 			ok = append(ok, c)
 		}

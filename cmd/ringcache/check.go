@@ -95,7 +95,8 @@ func printReport(w io.Writer, r *check.Report) error {
 		state = "without a sidecar"
 	}
 	if r.Policy == "fifo" && r.Chunks == 0 && len(r.Findings) == 0 {
-		if _, err := fmt.Fprintln(w, "where the chunks of a fifo begin is in the memory of its writer; --at ADDRESS:ID names one"); err != nil {
+		if _, err := fmt.Fprintln(w,
+			"where the chunks of a fifo begin is in the memory of its writer; --at ADDRESS:ID names one"); err != nil {
 			return err
 		}
 	}

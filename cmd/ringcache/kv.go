@@ -73,7 +73,8 @@ func (d kvDaemon) use(f func(ctx context.Context, s *kvSession) error) (err erro
 	for _, text := range p.Layouts {
 		var l kv.Layout
 		if err := errors.Join(json.Unmarshal([]byte(text), &l), l.Validate()); err != nil {
-			return fmt.Errorf("the daemon has a layout that this release can't read: upgrade both to one release: %w", err)
+			return fmt.Errorf("the daemon has a layout that this release can't read: upgrade both to one release: %w",
+				err)
 		}
 		s.layouts = append(s.layouts, l)
 	}
@@ -105,7 +106,8 @@ func (s *kvSession) of(model string) ([]kv.Layout, error) {
 	case len(s.layouts) == 0:
 		return nil, errors.New("no engine has registered KV at this daemon: start the daemon with --lmcache, and engines with that URL in lmcache.mp.server_urls")
 	case len(out) == 0:
-		return nil, fmt.Errorf("no engine has registered the model %q; the models are %s", model, strings.Join(known, ", "))
+		return nil, fmt.Errorf("no engine has registered the model %q; the models are %s",
+			model, strings.Join(known, ", "))
 	}
 	return out, nil
 }
@@ -145,7 +147,8 @@ func (c kvLs) Run() error {
 			if l.Engine != "" {
 				word = printable(l.Engine)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", printable(l.Model), word, l.World, l.ChunkTokens, len(l.Groups), layers,
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", printable(l.Model), word, l.World, l.ChunkTokens,
+				len(l.Groups), layers,
 				printable(strings.Join(dtypes, " ")), size(bytes))
 		}
 		return w.Flush()
@@ -250,7 +253,11 @@ func pause(ctx context.Context) error {
 
 // modelPrefix is how the spaces of a model begin, whatever the rest of its layout.
 func modelPrefix(model string) (string, error) {
-	l := kv.Layout{Model: model, World: 1, ChunkTokens: 1, Groups: []kv.Group{{Layers: 1, Slots: 1, Hidden: 1, DType: "uint8", Planes: 1, BlockTokens: 1}}}
+	l := kv.Layout{
+		Model: model, World: 1, ChunkTokens: 1, Groups: []kv.Group{
+			{Layers: 1, Slots: 1, Hidden: 1, DType: "uint8", Planes: 1, BlockTokens: 1},
+		},
+	}
 	space, err := l.Space(0, 0, "")
 	if err != nil {
 		return "", err

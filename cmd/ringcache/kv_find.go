@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/kv"
@@ -155,10 +154,12 @@ func parseTokens(b []byte) (tokens []int64, err error) {
 	case bytes.HasPrefix(b, []byte("[")):
 		err = json.Unmarshal(b, &tokens)
 	default:
-		for _, text := range strings.FieldsFunc(string(b), func(r rune) bool { return strings.ContainsRune(" \t\r\n,", r) }) {
+		for _, text := range strings.FieldsFunc(string(b),
+			func(r rune) bool { return strings.ContainsRune(" \t\r\n,", r) }) {
 			n, err := strconv.ParseUint(text, 10, 32)
 			if err != nil {
-				return nil, fmt.Errorf("%.40q is no token: want numbers from 0 to %d, or JSON", text, uint32(math.MaxUint32))
+				return nil, fmt.Errorf("%.40q is no token: want numbers from 0 to %d, or JSON",
+					text, uint32(math.MaxUint32))
 			}
 			tokens = append(tokens, int64(n))
 		}
@@ -268,7 +269,9 @@ func (s *kvSession) locate(ctx context.Context, space string, names []string, ou
 			i := slices.IndexFunc(out.Leases, func(f kvFoundLease) bool { return f.Name == l.Name })
 			if i < 0 {
 				i = len(out.Leases)
-				out.Leases = append(out.Leases, kvFoundLease{Name: l.Name, Client: l.Client, PID: l.PID, Seconds: l.Seconds, Waiting: l.Waiting})
+				out.Leases = append(out.Leases, kvFoundLease{
+					Name: l.Name, Client: l.Client, PID: l.PID, Seconds: l.Seconds, Waiting: l.Waiting,
+				})
 			}
 			out.Leases[i].Objects += l.Names
 		}
@@ -340,14 +343,8 @@ func (f *kvFound) print(to io.Writer) error {
 		fmt.Fprintln(w, "\nLEASE\tCLIENT\tPID\tLEFT\tOBJECTS")
 	}
 	for _, l := range f.Leases {
-		left := (time.Duration(l.Seconds) * time.Second).String()
-		switch l.Seconds {
-		case -1:
-			left = "never"
-		case 0:
-			left = "reserved"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\n", printable(l.Name), cmp.Or(printable(l.Client), "-"), l.PID, left, l.Objects)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\n", printable(l.Name), cmp.Or(printable(l.Client), "-"), l.PID,
+			timeLeft(l.Seconds), l.Objects)
 	}
 	return w.Flush()
 }

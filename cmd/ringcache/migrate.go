@@ -106,7 +106,8 @@ func (c migrateCommand) layouts() (all []kv.Layout, err error) {
 			return err
 		})
 		if err != nil {
-			return nil, fmt.Errorf("the layouts of engines are not known; without a daemon, name them by --layouts: %w", err)
+			return nil, fmt.Errorf("the layouts of engines are not known; without a daemon, name them by --layouts: %w",
+				err)
 		}
 	}
 	if c.Word != nil {
@@ -146,7 +147,8 @@ func (c migrateCommand) report(to io.Writer, left []leftFile) error {
 		if len(files) > some {
 			more = fmt.Sprintf(" and %d more; --json names all", len(files)-some)
 		}
-		_, err := fmt.Fprintf(to, "%d files are not moved: %s: %s%s\n", len(files), terminal.Lines(reason), strings.Join(files[:min(some, len(files))], ", "), more)
+		_, err := fmt.Fprintf(to, "%d files are not moved: %s: %s%s\n",
+			len(files), terminal.Lines(reason), strings.Join(files[:min(some, len(files))], ", "), more)
 		if err != nil {
 			return err
 		}
@@ -200,7 +202,9 @@ func (s *stock) ParseHead(name string, _ io.ReaderAt, size int64) (disk.Head, er
 		return disk.Head{}, fmt.Errorf("%w: %w", err, fs.ErrInvalid)
 	}
 	delete(s.failed, name)
-	object := tier.Object{Key: tier.Key{Space: space, Name: hex.EncodeToString(k.Hash)}, Size: size, Tenant: tenantOf(k.Salt)}
+	object := tier.Object{
+		Key: tier.Key{Space: space, Name: hex.EncodeToString(k.Hash)}, Size: size, Tenant: tenantOf(k.Salt),
+	}
 	k.Hash = nil
 	s.spaces[space] = k
 	return disk.Head{Object: object}, nil
@@ -223,8 +227,10 @@ func (s *stock) identify(name string, size int64) (kv.ObjectKey, string, error) 
 			"if it is of LMCache's FS connector (MODEL@WORLD@WORKER@HASH@DTYPE), no engine of the multiprocess server finds it")
 	}
 	world, worker := int(k.Rank>>24), int(k.Rank>>16&0xff)
-	if rank, err := kv.NewRank(world, worker, world, worker); err != nil || rank != k.Rank || len(k.Hash) != blake3Size {
-		return k, "", fmt.Errorf("the rank %08x is of several machines, or the hash is not of %d bytes", uint32(k.Rank), blake3Size)
+	if rank, err := kv.NewRank(world, worker, world, worker); err != nil || rank != k.Rank ||
+		len(k.Hash) != blake3Size {
+		return k, "", fmt.Errorf("the rank %08x is of several machines, or the hash is not of %d bytes",
+			uint32(k.Rank), blake3Size)
 	}
 	var fits []kv.Layout
 	known, chunks := false, []string{}
@@ -241,7 +247,8 @@ func (s *stock) identify(name string, size int64) (kv.ObjectKey, string, error) 
 	}
 	switch {
 	case !known:
-		return k, "", fmt.Errorf("no engine has registered the model %q with %d workers and a group %d", k.Model, world, k.Group)
+		return k, "", fmt.Errorf("no engine has registered the model %q with %d workers and a group %d",
+			k.Model, world, k.Group)
 	case len(fits) == 0:
 		return k, "", fmt.Errorf("it has %d bytes, and a chunk of %q has %s: the chunk size, the dtype or the engine is another, or the file is torn",
 			size, k.Model, strings.Join(slices.Compact(chunks), " or "))

@@ -240,20 +240,25 @@ func (s *status) print(to io.Writer) error {
 		fmt.Fprintln(w, "\nLEASE\tCLIENT\tPID\tLEFT\tPINNED\tRESERVED\tBYTES\tSTATE")
 	}
 	for _, l := range s.Leases {
-		left, state := (time.Duration(l.Seconds) * time.Second).String(), "open"
-		switch l.Seconds {
-		case -1:
-			left = "never"
-		case 0:
-			left = "reserved"
-		}
+		state := "open"
 		if l.Waiting {
 			state = "waiting"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", printable(l.Name), printable(l.Client), l.PID, left,
-			l.Pinned, l.Reserved, size(l.Bytes), state)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", printable(l.Name), printable(l.Client), l.PID,
+			timeLeft(l.Seconds), l.Pinned, l.Reserved, size(l.Bytes), state)
 	}
 	return w.Flush()
+}
+
+// timeLeft formats how long a lease stays.
+func timeLeft(seconds int64) string {
+	switch seconds {
+	case -1:
+		return "never"
+	case 0:
+		return "reserved"
+	}
+	return (time.Duration(seconds) * time.Second).String()
 }
 
 func count(n int64) string {

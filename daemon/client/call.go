@@ -117,7 +117,8 @@ func (c *Client) exchange(ctx context.Context, q *wire.Request, p *wire.Reply) e
 		case p.ID < q.ID:
 			continue // of a call that has ended
 		case p.ID > q.ID:
-			return errors.Join(fmt.Errorf("daemon: a reply to request %d, and the last one was %d", p.ID, q.ID), c.hangUp())
+			return errors.Join(fmt.Errorf("daemon: a reply to request %d, and the last one was %d", p.ID, q.ID),
+				c.hangUp())
 		case p.Error != nil && goesOn(p.Error.Kind):
 			return p.Error
 		case p.Error != nil:

@@ -14,8 +14,8 @@ import (
 	"github.com/ringcache/ringcache/internal/sentinel"
 )
 
-// DefaultSocket is where the daemon listens unless it is told otherwise.
-const DefaultSocket = "/run/ringcache/ringcache.sock"
+// defaultSocket is where the daemon listens unless it is told otherwise.
+const defaultSocket = "/run/ringcache/ringcache.sock"
 
 const keptRoom = 128 << 10 // bytes of a request's buffer that a Client keeps between calls
 
@@ -29,7 +29,7 @@ var (
 
 // Options say which daemon is meant, and who asks.
 type Options struct {
-	Socket string // path of the daemon's socket; DefaultSocket if empty
+	Socket string // path of the daemon's socket; /run/ringcache/ringcache.sock if empty
 	// Session is what the daemon knows the client by, see package wire; a random one if empty. Whoever has
 	// it may, from the same process, take up leases where another Client has left them.
 	Session string
@@ -69,7 +69,7 @@ type Client struct {
 // of the socket, or of the context.
 func Dial(ctx context.Context, o Options) (*Client, error) {
 	if o.Socket == "" {
-		o.Socket = DefaultSocket
+		o.Socket = defaultSocket
 	}
 	if o.Session == "" {
 		o.Session = rand.Text()

@@ -82,7 +82,8 @@ func isSegment(f *os.File, size int64, s wire.Segment) error {
 	case inode != s.Inode:
 		return fmt.Errorf("%w: %s has inode %d, and the daemon's has %d; does this process see another directory than the daemon?", ErrSegment, f.Name(), inode, s.Inode)
 	case size < s.Size:
-		return fmt.Errorf("daemon: %s has %d bytes, and the daemon's segment %d: it was cut short; restart the daemon", f.Name(), size, s.Size)
+		return fmt.Errorf("daemon: %s has %d bytes, and the daemon's segment %d: it was cut short; restart the daemon",
+			f.Name(), size, s.Size)
 	}
 	// Each mount counts its inodes by itself: another one may have a segment with this name and inode, too.
 	var first [8]byte
@@ -118,7 +119,8 @@ func (m *Mapping) bytes(v wire.Item) ([]byte, error) {
 	case len(v.Levels) > 0:
 		return nil, fmt.Errorf("daemon: an item of stat has no place; pin the object: %w", fs.ErrInvalid)
 	case v.Size < 0 || v.Offset > n || uint64(v.Size) > n-v.Offset:
-		return nil, fmt.Errorf("daemon: %d bytes at %d are outside of the segment, which has %d: %w", v.Size, v.Offset, n, fs.ErrInvalid)
+		return nil, fmt.Errorf("daemon: %d bytes at %d are outside of the segment, which has %d: %w",
+			v.Size, v.Offset, n, fs.ErrInvalid)
 	}
 	end := v.Offset + uint64(v.Size)
 	return m.mem[v.Offset:end:end], nil
@@ -137,7 +139,8 @@ func (m *Mapping) Read(b []byte, v wire.Item) ([]byte, error) {
 // another object's some minutes later. The errors are those of Bytes, and a fault.
 func (m *Mapping) Write(v wire.Item, data []byte) error {
 	if v.Status != wire.StatusReserved || v.Size != int64(len(data)) {
-		return fmt.Errorf("daemon: %d bytes for an item that is %s and has %d: %w", len(data), v.Status, v.Size, fs.ErrInvalid)
+		return fmt.Errorf("daemon: %d bytes for an item that is %s and has %d: %w",
+			len(data), v.Status, v.Size, fs.ErrInvalid)
 	}
 	return m.guarded(v, func(bytes []byte) error {
 		copy(bytes, data)

@@ -44,7 +44,8 @@ func (q *Request) check(used set) error {
 func (q *Request) validate(used set) error {
 	switch {
 	case used.has(requestSession) && !validSession(q.Session):
-		return invalid("request: session: %.100q, want %d to %d ASCII letters, digits, - and _", q.Session, minSession, maxSession)
+		return invalid("request: session: %.100q, want %d to %d ASCII letters, digits, - and _", q.Session,
+			minSession, maxSession)
 	case len(q.Client) > MaxClient:
 		return invalid("request: client: %d bytes, the most is %d", len(q.Client), MaxClient)
 	case !printable(q.Client):
@@ -99,7 +100,8 @@ func validSession(s string) bool {
 // printable reports whether a text has neither control characters, nor those of format, which nobody sees:
 // what a line of a log or a terminal shows is the text then.
 func printable(s string) bool {
-	return strings.IndexFunc(s, func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }) < 0
+	return strings.IndexFunc(s,
+		func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }) < 0
 }
 
 // drop makes fields zero that the Op has not, and returns those that the request uses.
@@ -121,7 +123,8 @@ func versionError(client int) *Error {
 	if client > Version {
 		side = "daemon"
 	}
-	e := invalid("the client speaks version %d of the protocol and the daemon version %d: upgrade the %s", client, Version, side)
+	e := invalid("the client speaks version %d of the protocol and the daemon version %d: upgrade the %s", client,
+		Version, side)
 	e.Kind = KindVersion
 	return e
 }

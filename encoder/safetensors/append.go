@@ -13,11 +13,12 @@ import (
 
 // AppendHeader appends the header of a file to dst. The caller sets Name, DType and Shape of the tensors.
 // AppendHeader sorts them into the library's order, by type and then by name, sets Offset
-// and Size, and the bytes of the tensors must follow the header in that order. Keys of metadata are sorted. (The library writes
-// them in no order.) If metadata is nil, the file has none.
+// and Size, and the bytes of the tensors must follow the header in that order. Keys of metadata are sorted.
+// (The library writes them in no order.) If metadata is nil, the file has none.
 //
 // What can't be in a file is an fs.ErrInvalid, and dst stays as it is: a type that the format does
-// not have, sizes that overflow or are no whole bytes, two tensors of one name, text that is not UTF-8, the name "__metadata__".
+// not have, sizes that overflow or are no whole bytes, two tensors of one name, text that is not UTF-8, the
+// name "__metadata__".
 func AppendHeader(dst []byte, metadata map[string]string, tensors []Tensor) ([]byte, error) {
 	slices.SortFunc(tensors, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(dtypes[b.DType].rank, dtypes[a.DType].rank), cmp.Compare(a.Name, b.Name))
@@ -35,7 +36,8 @@ func AppendHeader(dst []byte, metadata map[string]string, tensors []Tensor) ([]b
 	}
 	length := len(out) - start
 	if length-lengthSize > maxHeader {
-		return dst, fmt.Errorf("safetensors: the header has %d bytes, the most is %d: %w", length-lengthSize, maxHeader, fs.ErrInvalid)
+		return dst, fmt.Errorf("safetensors: the header has %d bytes, the most is %d: %w",
+			length-lengthSize, maxHeader, fs.ErrInvalid)
 	}
 	binary.LittleEndian.PutUint64(out[start:], uint64(length-lengthSize))
 	for i := range tensors {
@@ -57,7 +59,8 @@ func place(tensors []Tensor) error {
 		size, ok := byteSize(t.DType, t.Shape)
 		// 2^62 leaves room for the header.
 		if !ok || size > 1<<62-end {
-			return fmt.Errorf("safetensors: tensor %.80q can't be %.80q %s: %w", t.Name, t.DType, shapeText(t.Shape), fs.ErrInvalid)
+			return fmt.Errorf("safetensors: tensor %.80q can't be %.80q %s: %w",
+				t.Name, t.DType, shapeText(t.Shape), fs.ErrInvalid)
 		}
 		t.Offset, t.Size = end, size
 		end += size

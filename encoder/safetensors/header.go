@@ -79,7 +79,8 @@ func ReadHeader(file io.ReaderAt, size, most int64) (*Header, error) {
 		return nil, err
 	}
 	if most > 0 && lengthSize+n > most {
-		return nil, fmt.Errorf("safetensors: the header has %d bytes, the most is %d here: %w", lengthSize+n, most, fs.ErrInvalid)
+		return nil, fmt.Errorf("safetensors: the header has %d bytes, the most is %d here: %w",
+			lengthSize+n, most, fs.ErrInvalid)
 	}
 	if have := int64(len(head)); lengthSize+n > have {
 		head = append(head, make([]byte, lengthSize+n-have)...)
@@ -109,7 +110,8 @@ func tooSmall(size int64) error {
 func headerLength(begin []byte, size int64) (int64, error) {
 	n := binary.LittleEndian.Uint64(begin)
 	if left := uint64(size - lengthSize); n > min(left, maxHeader) {
-		return 0, fmt.Errorf("%w: the length of the header is %d, the file has %d bytes behind it and the most is %d", ErrFormat, n, left, maxHeader)
+		return 0, fmt.Errorf("%w: the length of the header is %d, the file has %d bytes behind it and the most is %d",
+			ErrFormat, n, left, maxHeader)
 	}
 	return int64(n), nil
 }
@@ -131,11 +133,13 @@ func parse(text string, size int64) (*Header, error) {
 	for i := range h.Tensors {
 		t := &h.Tensors[i]
 		if t.Offset != end {
-			return nil, fmt.Errorf("%w: tensor %.80q begins at %d, the one in front of it ends at %d", ErrFormat, t.Name, t.Offset, end)
+			return nil, fmt.Errorf("%w: tensor %.80q begins at %d, the one in front of it ends at %d",
+				ErrFormat, t.Name, t.Offset, end)
 		}
 		want, ok := byteSize(t.DType, t.Shape)
 		if !ok || want != t.Size {
-			return nil, fmt.Errorf("%w: tensor %.80q is %s %s and has %d bytes", ErrFormat, t.Name, t.DType, shapeText(t.Shape), t.Size)
+			return nil, fmt.Errorf("%w: tensor %.80q is %s %s and has %d bytes",
+				ErrFormat, t.Name, t.DType, shapeText(t.Shape), t.Size)
 		}
 		if end += t.Size; end > size {
 			return nil, fmt.Errorf("%w: tensor %.80q ends behind the file", ErrFormat, t.Name)

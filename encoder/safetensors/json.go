@@ -14,8 +14,8 @@ const maxDepth = 127
 
 // A reader goes through the JSON of a header. It takes what the library takes (serde_json
 // with its default features into structs that serde derives), which is not what
-// encoding/json takes: numbers, surrogates, duplicate keys and depth are different. Strings without escapes are parts of
-// text, so that they need no memory.
+// encoding/json takes: numbers, surrogates, duplicate keys and depth are different. Strings without escapes
+// are parts of text, so that they need no memory.
 type reader struct {
 	text  string
 	i     int

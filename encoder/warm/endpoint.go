@@ -40,7 +40,8 @@ func parseURL(text string) (string, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return "", errors.New("the URL of the engine can't be read: it is like http://127.0.0.1:8000") // err has the text, and it may have a password
+		// err has the text, and it may have a password
+		return "", errors.New("the URL of the engine can't be read: it is like http://127.0.0.1:8000")
 	case u.User != nil:
 		return "", errors.New("the URL of the engine has a user: give the key of the endpoint by itself")
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.RawQuery != "", u.Fragment != "":
@@ -57,8 +58,9 @@ func newEndpoint(o Options) (*endpoint, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = o.Concurrency
 	return &endpoint{base: base, key: o.Key, timeout: o.Timeout, client: &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // images and key go to nobody else
+		Transport: transport,
+		// images and key go to nobody else
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
@@ -72,7 +74,8 @@ type answerError struct {
 }
 
 func (e *answerError) Error() string {
-	return fmt.Sprintf("the engine answered %d %s: %s", e.status, http.StatusText(e.status), cmp.Or(e.text, "without a reason"))
+	return fmt.Sprintf("the engine answered %d %s: %s",
+		e.status, http.StatusText(e.status), cmp.Or(e.text, "without a reason"))
 }
 
 // errNotOpenAI is an answer of something else.
@@ -83,7 +86,8 @@ type unreachableError struct{ error }
 
 func (e unreachableError) Unwrap() error { return e.error }
 
-// call sends a request and decodes the answer. Errors: an answerError, an unreachableError, errNotOpenAI, that of ctx, or that of a connection that broke.
+// call sends a request and decodes the answer. Errors: an answerError, an unreachableError, errNotOpenAI,
+// that of ctx, or that of a connection that broke.
 func (e *endpoint) call(ctx context.Context, method, path string, body []byte, answer any) error {
 	timed, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
@@ -134,7 +138,8 @@ func (e *endpoint) failed(ctx context.Context, err error) error {
 // encoded are runs of characters that are more likely bytes of an image than words.
 var encoded = regexp.MustCompile(`[A-Za-z0-9+/=_-]{40,}|data:image[^\s"']*|\S{100,}`)
 
-// reason returns what an answer says is wrong. What looks like an image or the key is taken out: servers repeat requests.
+// reason returns what an answer says is wrong. What looks like an image or the key is taken out: servers
+// repeat requests.
 func (e *endpoint) reason(body []byte) string {
 	var answer struct {
 		Error   json.RawMessage

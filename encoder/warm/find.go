@@ -31,8 +31,9 @@ type Found struct {
 }
 
 // Find returns the images that paths name. A path is an image, or a folder with images at any depth; what
-// else is in a folder is skipped, and so are links to other folders. Each list has a path on each line, relative to the working
-// directory; empty lines are skipped. Files are known by their first bytes, not by their names.
+// else is in a folder is skipped, and so are links to other folders. Each list has a path on each line,
+// relative to the working directory; empty lines are skipped. Files are known by their first bytes, not by
+// their names.
 //
 // The error is that of ctx or of a list. Everything else that went wrong is in Found.
 func Find(ctx context.Context, paths []string, lists ...io.Reader) (Found, error) {
@@ -58,7 +59,8 @@ func Find(ctx context.Context, paths []string, lists ...io.Reader) (Found, error
 			}
 		}
 		if err := lines.Err(); err != nil {
-			return Found{}, fmt.Errorf("the list of images can't be read (a line has at most %d bytes): %w", maxLine, err)
+			return Found{}, fmt.Errorf("the list of images can't be read (a line has at most %d bytes): %w",
+				maxLine, err)
 		}
 	}
 	return found, nil

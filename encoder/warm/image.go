@@ -27,9 +27,11 @@ func mediaType(head []byte) string {
 	case len(head) >= 12 && string(head[:4]) == "RIFF" && string(head[8:12]) == "WEBP":
 		return "image/webp"
 	case bytes.HasPrefix(head, []byte("II*\x00")), bytes.HasPrefix(head, []byte("MM\x00*")),
-		bytes.HasPrefix(head, []byte("II+\x00")), bytes.HasPrefix(head, []byte("MM\x00+")): // the latter two are BigTIFF
+		// the latter two are BigTIFF
+		bytes.HasPrefix(head, []byte("II+\x00")), bytes.HasPrefix(head, []byte("MM\x00+")):
 		return "image/tiff"
-	case len(head) >= 18 && string(head[:2]) == "BM" && slices.Contains(bitmapHeaders, binary.LittleEndian.Uint32(head[14:])):
+	case len(head) >= 18 && string(head[:2]) == "BM" &&
+		slices.Contains(bitmapHeaders, binary.LittleEndian.Uint32(head[14:])):
 		return "image/bmp"
 	}
 	return ""

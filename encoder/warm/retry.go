@@ -30,7 +30,8 @@ func (r *run) again(ctx context.Context, path string, send func() error) error {
 			r.heard()
 			return err
 		case hopeless:
-			if a, ok := errors.AsType[*answerError](err); ok && (a.status == http.StatusUnauthorized || a.status == http.StatusForbidden) {
+			if a, ok := errors.AsType[*answerError](err); ok &&
+				(a.status == http.StatusUnauthorized || a.status == http.StatusForbidden) {
 				err = fmt.Errorf("%w (is the key of the endpoint right?)", err)
 			}
 			return stopError{err}
@@ -40,7 +41,10 @@ func (r *run) again(ctx context.Context, path string, send func() error) error {
 			}
 		case away:
 			if silent := r.silent(); silent > r.Patience {
-				return stopError{fmt.Errorf("the engine has not worked for %v; what it has answered until then is done: %w", silent.Round(time.Millisecond), err)}
+				return stopError{
+					fmt.Errorf("the engine has not worked for %v; what it has answered until then is done: %w",
+						silent.Round(time.Millisecond), err),
+				}
 			}
 			if since.IsZero() {
 				since = time.Now()
@@ -86,7 +90,8 @@ func classify(err error) (k kind, after time.Duration) {
 		return broken, 0
 	}
 	switch answer.status {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadGateway: // the last one is a proxy's, while the engine starts
+	// the last one is a proxy's, while the engine starts
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadGateway:
 		return away, answer.after
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed:
 		return hopeless, 0

@@ -80,7 +80,8 @@ func (o Options) Validate() error {
 	case o.Concurrency < 0 || o.Concurrency > maxWorkers:
 		return fmt.Errorf("%d requests at a time: at least 1 and at most %d are possible", o.Concurrency, maxWorkers)
 	case o.MaxSize < 0 || o.MaxSize > maxMaxSize:
-		return fmt.Errorf("images of up to %d bytes: at least 1 and at most %d are possible", o.MaxSize, int64(maxMaxSize))
+		return fmt.Errorf("images of up to %d bytes: at least 1 and at most %d are possible",
+			o.MaxSize, int64(maxMaxSize))
 	case o.Timeout < 0 || o.Patience < 0:
 		return errors.New("times can't be negative")
 	case len(o.Key) > maxKey:
@@ -122,7 +123,10 @@ func Run(ctx context.Context, images []string, o Options) (result Result, err er
 	r := &run{Options: o, endpoint: e, failures: map[int]Failure{}}
 	r.result.Model = o.Model
 	if o.Model == "" {
-		if err := r.again(ctx, o.URL, func() (err error) { r.result.Model, err = e.model(ctx); return err }); err != nil {
+		if err := r.again(ctx, o.URL, func() (err error) {
+			r.result.Model, err = e.model(ctx)
+			return err
+		}); err != nil {
 			return Result{}, fmt.Errorf("the engine's models are unknown: %w", err)
 		}
 	}

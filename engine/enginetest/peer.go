@@ -46,7 +46,8 @@ func dial(ctx context.Context, endpoint string, kind zmq4.SocketType, identity s
 		return nil, fmt.Errorf("enginetest: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	wire, err := zmq4.Open(&buffered{conn, bufio.NewReader(conn)}, null.Security(), kind, zmq4.SocketIdentity(identity), false, nil)
+	wire, err := zmq4.Open(&buffered{conn, bufio.NewReader(conn)}, null.Security(), kind,
+		zmq4.SocketIdentity(identity), false, nil)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}

@@ -51,15 +51,18 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err := e.attach(); err != nil {
 		return err
 	}
-	if e.sockets.in, err = again(ctx, func() (*Peer, error) { return Dealer(ctx, init.Inputs[0], e.o.Identity) }); err != nil {
+	if e.sockets.in, err = again(ctx,
+		func() (*Peer, error) { return Dealer(ctx, init.Inputs[0], e.o.Identity) }); err != nil {
 		return err
 	}
 	if e.sockets.out, err = again(ctx, func() (*Peer, error) { return Push(ctx, init.Outputs[0]) }); err != nil {
 		return err
 	}
 	ready := &enginecore.Ready{
-		VLLMVersion: e.o.Generation.Version, WorldSize: e.o.Workers, MaxModelLen: e.o.MaxModelLen, MaxNumSeqs: e.o.MaxNumSeqs,
-		MaxNumBatchedTokens: 512, DType: "float32", DataParallelSize: 1, TensorParallelSize: e.o.Workers, PipelineParallelSize: 1,
+		VLLMVersion: e.o.Generation.Version, WorldSize: e.o.Workers, MaxModelLen: e.o.MaxModelLen,
+		MaxNumSeqs:          e.o.MaxNumSeqs,
+		MaxNumBatchedTokens: 512, DType: "float32", DataParallelSize: 1, TensorParallelSize: e.o.Workers,
+		PipelineParallelSize: 1,
 	}
 	if e.o.Ready != nil {
 		e.o.Ready(ready)
@@ -122,7 +125,8 @@ func (e *Engine) greet(status string) error {
 // attach is what workers do when they start.
 func (e *Engine) attach() (err error) {
 	if e.o.Mirror > 0 {
-		e.mirror, err = upstream.NewReceiverCache[*serde.Item](lrusync.Options{Capacity: e.o.Mirror, Generation: e.o.Generation})
+		e.mirror, err = upstream.NewReceiverCache[*serde.Item](lrusync.Options{Capacity: e.o.Mirror,
+			Generation: e.o.Generation})
 		return err
 	}
 	if e.o.Segment == "" {

@@ -64,7 +64,8 @@ func (t Transport) Pull(endpoint string) (engine.Socket, error) {
 
 func (t Transport) bind(kind zmq4.SocketType, endpoint string, limit int64) (engine.Socket, error) {
 	if t.MaxMessage < 0 || t.SendTimeout < 0 || limit < 0 {
-		return nil, fmt.Errorf("zmq: MaxMessage %d, SendTimeout %v, limit %d; they can't be below 0", t.MaxMessage, t.SendTimeout, limit)
+		return nil, fmt.Errorf("zmq: MaxMessage %d, SendTimeout %v, limit %d; they can't be below 0",
+			t.MaxMessage, t.SendTimeout, limit)
 	}
 	if t.MaxMessage == 0 {
 		t.MaxMessage = defaultMaxMessage

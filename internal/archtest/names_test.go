@@ -33,8 +33,8 @@ const (
 	// names were not counted. tier.Account, with Charge, LeaseSummary and WriteTime, in place of a second
 	// record of leases above the memory level. kv is a capability: chunk hashes, LMCache's keys, what makes bytes fit,
 	// and the longest prefix.
-	topLevelLimit    = 540
-	withMethodsLimit = 1000
+	topLevelLimit    = 532
+	withMethodsLimit = 999
 )
 
 // names counts the exported names of a package.

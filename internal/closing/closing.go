@@ -104,7 +104,8 @@ func (c *State) Shutdown(ctx context.Context, s Store) error {
 			if first || c.shut {
 				return nil
 			}
-			return fmt.Errorf("%w: %s: the store was closed or abandoned while Shutdown waited", s.ErrClosed, s.Segment.Name())
+			return fmt.Errorf("%w: %s: the store was closed or abandoned while Shutdown waited",
+				s.ErrClosed, s.Segment.Name())
 		}
 		c.Stopping = true
 		s.WakeAll()
@@ -159,15 +160,11 @@ func (c *State) Yield(s Store, end func() error) error {
 
 // Abandon closes the store by force.
 func (c *State) Abandon(s Store) error {
-	s.Lock.Lock()
-	defer s.Lock.Unlock()
-	if c.Closed {
-		return nil
-	}
-	c.markClosed(s)
-	var err error
-	if s.Owns {
-		err = s.Segment.Unlink()
-	}
-	return errors.Join(err, s.Segment.Leave())
+	return c.Yield(s, func() error {
+		var err error
+		if s.Owns {
+			err = s.Segment.Unlink()
+		}
+		return errors.Join(err, s.Segment.Leave())
+	})
 }

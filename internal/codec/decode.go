@@ -93,7 +93,9 @@ func (d *Decoder) End() error {
 	}
 	for i := 1; i < len(d.frames); i++ {
 		if d.frames[i] != nil && !d.AnyFrames {
-			return &CorruptError{What: "frames", Offset: -1, Want: "a tensor for each", Got: fmt.Sprintf("none for frame %d", i)}
+			return &CorruptError{
+				What: "frames", Offset: -1, Want: "a tensor for each", Got: fmt.Sprintf("none for frame %d", i),
+			}
 		}
 	}
 	return nil
@@ -108,7 +110,9 @@ func DecodePart[T any](frames [][]byte, at int, read func(*Decoder) (T, error)) 
 	}
 	if end, err = msgpackguard.Next(frames[0], at, guardLimits); err != nil {
 		ge := err.(*msgpackguard.Error)
-		return v, 0, &CorruptError{What: "main document", Offset: ge.Offset, Want: "a MessagePack value", Got: ge.Problem}
+		return v, 0, &CorruptError{
+			What: "main document", Offset: ge.Offset, Want: "a MessagePack value", Got: ge.Problem,
+		}
 	}
 	d := &Decoder{doc: frames[0][:end], pos: at, frames: frames, budget: end - at}
 	got, err := read(d)

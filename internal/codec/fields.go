@@ -12,7 +12,9 @@ func Value[R, T, V any](at func(*T) *V, read func(R, string) (V, error)) func(R,
 }
 
 // OrNone reads a field of which None is the zero value.
-func OrNone[R interface{ Nil() bool }, T, V any](at func(*T) *V, read func(R, string) (V, error)) func(R, *T, string) error {
+func OrNone[R interface{ Nil() bool }, T, V any](
+	at func(*T) *V, read func(R, string) (V, error),
+) func(R, *T, string) error {
 	value := Value(at, read)
 	return func(r R, t *T, name string) error {
 		if r.Nil() {
@@ -23,7 +25,9 @@ func OrNone[R interface{ Nil() bool }, T, V any](at func(*T) *V, read func(R, st
 }
 
 // Optional reads a field that points to a value, or to nothing for None.
-func Optional[R interface{ Nil() bool }, T, V any](at func(*T) **V, read func(R, string) (V, error)) func(R, *T, string) error {
+func Optional[R interface{ Nil() bool }, T, V any](
+	at func(*T) **V, read func(R, string) (V, error),
+) func(R, *T, string) error {
 	return OrNone(at, func(r R, name string) (*V, error) {
 		v, err := read(r, name)
 		if err != nil {
@@ -34,7 +38,9 @@ func Optional[R interface{ Nil() bool }, T, V any](at func(*T) **V, read func(R,
 }
 
 // ListOf reads a list of what read reads.
-func ListOf[R interface{ Array(string) (int, error) }, T any](read func(R, string) (T, error)) func(R, string) ([]T, error) {
+func ListOf[R interface{ Array(string) (int, error) }, T any](
+	read func(R, string) (T, error),
+) func(R, string) ([]T, error) {
 	return func(r R, what string) ([]T, error) {
 		n, err := r.Array(what)
 		if err != nil {

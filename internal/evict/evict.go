@@ -15,8 +15,8 @@
 // Time is counted in uses. Nothing is random, so equal calls give equal values.
 //
 // The package has seven parts: the entries and what happens to them (this file), what a cost that somebody claims
-// counts (claims.go), the ages (ages.go), what is learned (learn.go), the evicted keys (ghosts.go), which of the objects
-// that may go does go (candidates.go), and what tenants may have (quotas.go).
+// counts (claims.go), the ages (ages.go), what is learned (learn.go), the evicted keys (ghosts.go), which of
+// the objects that may go does go (candidates.go), and what tenants may have (quotas.go).
 package evict
 
 import (
@@ -90,7 +90,9 @@ func (p *Policy) Add(e *Entry, key string, cost float64) {
 		cost = 0 // or not a number
 	}
 	cost32 := float32(min(cost, math.MaxFloat32))
-	*e = Entry{plain: cost32, claimed: cost32, hash: hash(key), history: history{last: p.now, round: p.round, stored: true}}
+	*e = Entry{
+		plain: cost32, claimed: cost32, hash: hash(key), history: history{last: p.now, round: p.round, stored: true},
+	}
 	if g := p.ghosts.find(e.hash); g != 0 {
 		e.history = p.ghosts.all[g].history
 		e.stored = true

@@ -58,7 +58,10 @@ type span struct {
 
 // then is s and, for what outlives it, next.
 func (s span) then(next span) span {
-	n := span{returns: s.returns + s.outlive*next.returns, time: s.time + s.outlive*next.time, outlive: s.outlive * next.outlive}
+	n := span{
+		returns: s.returns + s.outlive*next.returns, time: s.time + s.outlive*next.time,
+		outlive: s.outlive * next.outlive,
+	}
 	n.rate = n.returns / n.time
 	return n
 }

@@ -18,7 +18,8 @@ const (
 
 func wait(w *atomic.Uint32, old uint32, timeout time.Duration) error {
 	ts := unix.NsecToTimespec(max(0, timeout.Nanoseconds()))
-	_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), opWait, uintptr(old), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), opWait, uintptr(old),
+		uintptr(unsafe.Pointer(&ts)), 0, 0)
 	switch e {
 	case 0, unix.EAGAIN, unix.EINTR, unix.ETIMEDOUT:
 		return nil

@@ -73,7 +73,8 @@ func Create(dir, name string, o Options) (*Table, error) {
 		return nil, err
 	}
 	if o.Leases < 2 || o.Leases > maxLeases || o.Items < 1 || o.Items > maxItems {
-		return nil, fmt.Errorf("%w: %d leases, want 2 to %d, and %d objects, want 1 to %d", errInvalid, o.Leases, maxLeases, o.Items, maxItems)
+		return nil, fmt.Errorf("%w: %d leases, want 2 to %d, and %d objects, want 1 to %d",
+			errInvalid, o.Leases, maxLeases, o.Items, maxItems)
 	}
 	file, err := shmfile.CreateUnnamed(filepath.Dir(path), o.bytes())
 	if err != nil {
@@ -102,7 +103,8 @@ func Create(dir, name string, o Options) (*Table, error) {
 func mayReplace(path string, damaged bool) error {
 	_, err := os.Lstat(path + sidecar.Suffix)
 	if err == nil || !damaged && isForeign(path) {
-		return fmt.Errorf("leasetable: %s is something else; remove it, or choose another name for the segment: %w", path, fs.ErrExist)
+		return fmt.Errorf("leasetable: %s is something else; remove it, or choose another name for the segment: %w",
+			path, fs.ErrExist)
 	}
 	return nil
 }
@@ -220,13 +222,16 @@ func (t *Table) parse(size int64, generation uint64) error {
 	}
 	t.opt = Options{
 		Leases: int(binary.LittleEndian.Uint32(m[offLeases:])), Items: int(binary.LittleEndian.Uint32(m[offItems:])),
-		Generation: binary.LittleEndian.Uint64(m[offGeneration:]), Caution: Time(int64(binary.LittleEndian.Uint64(m[offCaution:]))),
+		Generation: binary.LittleEndian.Uint64(m[offGeneration:]),
+		Caution:    Time(int64(binary.LittleEndian.Uint64(m[offCaution:]))),
 	}
 	switch {
-	case t.opt.Leases < 2 || t.opt.Leases > maxLeases || t.opt.Items < 1 || t.opt.Items > maxItems || t.opt.bytes() != size:
+	case t.opt.Leases < 2 || t.opt.Leases > maxLeases || t.opt.Items < 1 || t.opt.Items > maxItems ||
+		t.opt.bytes() != size:
 		return bad("%d bytes for %d leases and %d objects", size, t.opt.Leases, t.opt.Items)
 	case t.opt.Generation != generation:
-		return fmt.Errorf("%w: %w", fs.ErrNotExist, bad("it belongs to generation %#x, the segment is %#x", t.opt.Generation, generation))
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, bad("it belongs to generation %#x, the segment is %#x",
+			t.opt.Generation, generation))
 	}
 	return nil
 }

@@ -286,8 +286,9 @@ func (t *Table) readItem(i int) (x Item, state recordState) {
 	x.Record = sidecar.Record{
 		Address: binary.LittleEndian.Uint64(b[itemAddress:]), ID: binary.LittleEndian.Uint32(b[itemID:]),
 		Size:              int(binary.LittleEndian.Uint32(b[itemLength:])),
-		DescriptionOffset: int(binary.LittleEndian.Uint32(b[itemDescription:])), DescriptionLength: int(binary.LittleEndian.Uint32(b[itemDescLength:])),
-		Sum: binary.LittleEndian.Uint32(b[itemDescSum:]),
+		DescriptionOffset: int(binary.LittleEndian.Uint32(b[itemDescription:])),
+		DescriptionLength: int(binary.LittleEndian.Uint32(b[itemDescLength:])),
+		Sum:               binary.LittleEndian.Uint32(b[itemDescSum:]),
 	}
 	return x, recordValid
 }

@@ -139,7 +139,8 @@ func (l Location) Identify(create bool) (Location, error) {
 		}
 		l.Shared = l.Shared || l.foreign()
 	case err == nil && l.Layout.Name() != name:
-		return l, fmt.Errorf("%s is a root of the layout %s, not %s: %w", l.Folder, name, l.Layout.Name(), fs.ErrInvalid)
+		return l, fmt.Errorf("%s is a root of the layout %s, not %s: %w",
+			l.Folder, name, l.Layout.Name(), fs.ErrInvalid)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return l, err
 	case err != nil && l.Layout == nil:
@@ -205,7 +206,8 @@ func (l Location) openSegment(o Options) (level tier.Level, err error) {
 	}
 	dir := cmp.Or(o.ShmDir, shmfile.DefaultDir)
 	if _, gone := os.Stat(filepath.Join(dir, l.Segment)); o.Size == 0 && errors.Is(gone, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no segment %q in %s; ringcache serve status names that of a daemon: %w", l.Segment, dir, fs.ErrNotExist)
+		return nil, fmt.Errorf("there is no segment %q in %s; ringcache serve status names that of a daemon: %w",
+			l.Segment, dir, fs.ErrNotExist)
 	}
 	return nil, err
 }

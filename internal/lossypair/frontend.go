@@ -93,7 +93,9 @@ func (f *Frontend) request(tk lrusync.Ticket, items []lrusync.Item) request {
 	for i, it := range items {
 		q.Features[i].Key = it.Key
 		if !tk.Omit[i] {
-			q.Features[i] = lrusync.Feature[[]byte]{Key: it.Key, HasData: true, Value: f.Payload(it.Key, it.Size), Size: it.Size}
+			q.Features[i] = lrusync.Feature[[]byte]{
+				Key: it.Key, HasData: true, Value: f.Payload(it.Key, it.Size), Size: it.Size,
+			}
 		}
 	}
 	return q

@@ -28,7 +28,8 @@ func (l *Cache[V]) CheckStructure() error {
 	}
 	switch {
 	case entries != len(l.entries) || ghosts != len(l.ghosts):
-		return fmt.Errorf("lrusync: %d entries and %d ghosts in order, %d and %d in the maps", entries, ghosts, len(l.entries), len(l.ghosts))
+		return fmt.Errorf("lrusync: %d entries and %d ghosts in order, %d and %d in the maps",
+			entries, ghosts, len(l.entries), len(l.ghosts))
 	case size != l.size:
 		return fmt.Errorf("lrusync: the entries have %d bytes, %d are accounted", size, l.size)
 	case float64(size) > l.capacity:

@@ -103,7 +103,10 @@ func Next(doc []byte, off int, l Limits) (end int, err error) {
 			// Every value takes at least one byte, so that what is still to come
 			// can never outnumber the bytes that are left.
 			if pending+v.values > left {
-				return 0, &Error{Offset: at, Problem: fmt.Sprintf("declares %d values, %d bytes are left for them and %d others", v.values, left, pending)}
+				return 0, &Error{
+					Offset: at, Problem: fmt.Sprintf("declares %d values, %d bytes are left for them and %d others",
+						v.values, left, pending),
+				}
 			}
 			if level == depth {
 				return 0, &Error{Offset: at, Problem: fmt.Sprintf("nested deeper than %d levels", depth)}

@@ -23,9 +23,11 @@ func Locate(ring []byte, r sidecar.Record, plain bool) (payload, description []b
 	case c.Size != r.Size:
 		err = differs(ring, r, 4, "size of the chunk", int64(c.Size), strconv.Itoa(r.Size))
 	case from < least || from > len(c.Payload):
-		err = differs(ring, r, 0, "begin of the description", int64(from), fmt.Sprintf("%d to %d", least, len(c.Payload)))
+		err = differs(ring, r, 0, "begin of the description", int64(from), fmt.Sprintf("%d to %d",
+			least, len(c.Payload)))
 	case n < 0 || n > len(c.Payload)-from:
-		err = differs(ring, r, shmring.HeaderSize+from, "bytes of the description", int64(n), fmt.Sprintf("at most %d", len(c.Payload)-from))
+		err = differs(ring, r, shmring.HeaderSize+from, "bytes of the description", int64(n), fmt.Sprintf("at most %d",
+			len(c.Payload)-from))
 	default:
 		return c.Payload, c.Payload[from : from+n], nil
 	}
@@ -45,10 +47,12 @@ func Verify(ring []byte, r sidecar.Record, plain bool) (d Description, err error
 		return d, err
 	}
 	if sum := sidecar.PayloadSum(payload, r.DescriptionOffset+r.DescriptionLength, r.Full); sum != r.Sum {
-		return d, differs(ring, r, shmring.HeaderSize, "checksum of the payload", int64(sum), strconv.FormatUint(uint64(r.Sum), 10))
+		return d, differs(ring, r, shmring.HeaderSize, "checksum of the payload", int64(sum),
+			strconv.FormatUint(uint64(r.Sum), 10))
 	}
 	if d, err = Parse(description); err != nil {
-		err = differs(ring, r, shmring.HeaderSize+r.DescriptionOffset, "description", int64(len(description)), "bytes of a cost, a key, a tenant and a note")
+		err = differs(ring, r, shmring.HeaderSize+r.DescriptionOffset, "description", int64(len(description)),
+			"bytes of a cost, a key, a tenant and a note")
 	}
 	return d, err
 }

@@ -61,7 +61,8 @@ func Pin(m []byte) (_ *Pinned, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
-	if p.args, err = unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
+	if p.args, err = unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
 		return nil, err
 	}
 	fd, _, e := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, mem.Addr(p.args), 0)
@@ -190,7 +191,8 @@ func explain(call string, e syscall.Errno) error {
 		if err != nil {
 			setting = []byte("absent")
 		}
-		why = fmt.Sprintf("kernel.io_uring_disabled (%s) or a filter of system calls forbids io_uring", bytes.TrimSpace(setting))
+		why = fmt.Sprintf("kernel.io_uring_disabled (%s) or a filter of system calls forbids io_uring",
+			bytes.TrimSpace(setting))
 	case unix.ENOMEM:
 		var limit unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {

@@ -202,7 +202,8 @@ func (s *Set) Check() error {
 		}
 	}
 	if used != s.used || taken != s.taken || s.table != nil && full(taken, len(s.table)) {
-		return fmt.Errorf("pyset: %d members and %d places taken of %d, counted %d and %d", used, taken, len(s.table), s.used, s.taken)
+		return fmt.Errorf("pyset: %d members and %d places taken of %d, counted %d and %d",
+			used, taken, len(s.table), s.used, s.taken)
 	}
 	return nil
 }

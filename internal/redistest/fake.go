@@ -213,7 +213,8 @@ func (f *Fake) run(command []string) []byte {
 		return out
 	case name == "CLUSTER":
 		host, port, _ := net.SplitHostPort(f.Addr())
-		return fmt.Appendf(nil, "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n%s:%s\r\n%s", bulk(host), port, bulk(strings.Repeat("0", 40)))
+		return fmt.Appendf(nil, "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n%s:%s\r\n%s",
+			bulk(host), port, bulk(strings.Repeat("0", 40)))
 	case name == "WATCH" || name == "UNWATCH" || name == "SELECT" || name == "READONLY" || name == "ASKING":
 		return []byte("+OK\r\n")
 	}

@@ -49,7 +49,8 @@ func Replicate(t testing.TB, master *Server, args ...string) *Server {
 func member(t testing.TB, args []string) *Server {
 	t.Helper()
 	s := New(t)
-	s.args = append([]string{"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(s.bus), "--cluster-node-timeout", "2000",
+	s.args = append([]string{"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(s.bus),
+		"--cluster-node-timeout", "2000",
 		"--cluster-require-full-coverage", "no", "--cluster-config-file", "nodes.conf"}, args...)
 	s.Start()
 	return s
@@ -84,11 +85,13 @@ type Failover struct {
 	Sentinels       []*Server
 }
 
-// StartFailover runs a master of the name "main", its replica, and three Sentinels that replace the master after a second.
+// StartFailover runs a master of the name "main", its replica, and three Sentinels that replace the master
+// after a second.
 func StartFailover(t testing.TB, args ...string) Failover {
 	t.Helper()
 	master := Start(t, args...)
-	replica := Start(t, append([]string{"--replicaof", "127.0.0.1 " + strconv.Itoa(master.port), "--repl-diskless-sync-delay", "0"}, args...)...)
+	replica := Start(t, append([]string{"--replicaof", "127.0.0.1 " + strconv.Itoa(master.port),
+		"--repl-diskless-sync-delay", "0"}, args...)...)
 	master.Wait("state=online", "info", "replication")
 	f := Failover{Master: master, Replica: replica}
 	for range 3 {

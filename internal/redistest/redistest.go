@@ -1,8 +1,8 @@
 // Package redistest runs Redis servers of the distribution for tests: single ones, clusters, Sentinels.
 //
-// The packages are fetched once, by scripts/fetch-package.sh, without root. Where that fails, tests skip with the reason.
-// Servers listen on loopback and on a socket in the test's folder, and end with the test, also when it fails; on Linux with the test
-// process, however that ends.
+// The packages are fetched once, by scripts/fetch-package.sh, without root. Where that fails, tests skip with
+// the reason. Servers listen on loopback and on a socket in the test's folder, and end with the test, also
+// when it fails; on Linux with the test process, however that ends.
 package redistest
 
 import (
@@ -75,7 +75,8 @@ func (s *Server) Folder() string { return s.folder }
 // Start runs the server and waits until it answers.
 func (s *Server) Start() {
 	s.t.Helper()
-	args := append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--unixsocket", s.Socket(), "--dir", s.folder,
+	args := append([]string{"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--unixsocket", s.Socket(),
+		"--dir", s.folder,
 		"--logfile", filepath.Join(s.folder, "log"), "--save", "", "--appendonly", "no"}, s.args...)
 	s.run("redis-server", args...)
 }
@@ -105,7 +106,8 @@ func (s *Server) run(program string, args ...string) {
 	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		// An error in the place of PONG is an answer, too: of a server with a password, say.
-		if out, _ := s.do("ping"); out != "" && !strings.Contains(out, "Could not connect") && !strings.Contains(out, "LOADING") {
+		if out, _ := s.do("ping"); out != "" && !strings.Contains(out, "Could not connect") &&
+			!strings.Contains(out, "LOADING") {
 			return
 		}
 		select {
@@ -155,7 +157,8 @@ func (s *Server) Do(args ...string) string {
 }
 
 func (s *Server) do(args ...string) (string, error) {
-	cmd := exec.Command(filepath.Join(folder(s.t), "usr/bin/redis-cli"), append(append([]string{"-p", strconv.Itoa(s.port)}, s.cli...), args...)...)
+	cmd := exec.Command(filepath.Join(folder(s.t), "usr/bin/redis-cli"),
+		append(append([]string{"-p", strconv.Itoa(s.port)}, s.cli...), args...)...)
 	cmd.Env = environment(s.t)
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
@@ -176,7 +179,8 @@ func (s *Server) Wait(text string, args ...string) {
 var packages = sync.OnceValues(func() (string, error) {
 	_, file, _, _ := runtime.Caller(0)
 	var errs bytes.Buffer
-	cmd := exec.Command(filepath.Join(filepath.Dir(file), "../../scripts/fetch-package.sh"), "redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1")
+	cmd := exec.Command(filepath.Join(filepath.Dir(file), "../../scripts/fetch-package.sh"), "redis-server",
+		"redis-tools", "libjemalloc2", "liblzf1", "libatomic1")
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {

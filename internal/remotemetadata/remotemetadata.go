@@ -1,7 +1,7 @@
 // Package remotemetadata reads LMCache's RemoteMetadata (lmcache/v1/protocol.py of 0.5.6), which its connectors keep
-// with the bytes of a chunk: four-byte integers in the byte order of the machine, which is little-endian on every one that
-// LMCache runs on. They are the length of the bytes, the format, and for each group of tensors the dtype and four
-// dimensions.
+// with the bytes of a chunk: four-byte integers in the byte order of the machine, which is little-endian on
+// every one that LMCache runs on. They are the length of the bytes, the format, and for each group of tensors
+// the dtype and four dimensions.
 package remotemetadata
 
 import (

@@ -138,7 +138,8 @@ func CreateUnnamed(dir string, size int64) (*os.File, error) {
 // Link gives an unnamed file its name. It fails with fs.ErrExist if there is a file of that
 // name.
 func Link(f *os.File, path string) error {
-	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
+	err := unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, path,
+		unix.AT_SYMLINK_FOLLOW)
 	if err != nil {
 		return &os.PathError{Op: "link", Path: path, Err: err}
 	}

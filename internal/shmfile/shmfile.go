@@ -44,7 +44,8 @@ func checkOwner(path string, mode fs.FileMode, uid, euid uint32) error {
 	case !mode.IsRegular():
 		return fmt.Errorf("%w: %s is not a regular file (%v)", ErrUnsafe, path, mode.Type())
 	case uid != euid:
-		return fmt.Errorf("%w: %s belongs to uid %d, this process runs as uid %d; run both as one user", ErrUnsafe, path, uid, euid)
+		return fmt.Errorf("%w: %s belongs to uid %d, this process runs as uid %d; run both as one user",
+			ErrUnsafe, path, uid, euid)
 	case mode.Perm()&0o002 != 0:
 		return fmt.Errorf("%w: %s is writable by everyone (mode %04o); chmod it to 0600", ErrUnsafe, path, mode.Perm())
 	}

@@ -26,7 +26,8 @@ type SpaceError struct {
 func (e *SpaceError) Error() string {
 	limit := fmt.Sprintf("on the mount %s of %s", e.Where, sizes.Text(e.Size))
 	if e.Cgroup {
-		limit = fmt.Sprintf("below the memory limit of %s in %s, of which shared memory is a part", sizes.Text(e.Size), e.Where)
+		limit = fmt.Sprintf("below the memory limit of %s in %s, of which shared memory is a part",
+			sizes.Text(e.Size), e.Where)
 	}
 	need, have := sizes.Above(e.Need, e.Have)
 	return fmt.Sprintf("%s needs %s, and %s are left %s; to make it fit: %s", e.Path, need, have, limit, e.Setting)
@@ -65,9 +66,11 @@ func mountSpace(h host, path string, need, have, size int64, m Mount) *SpaceErro
 		e.Where = filepath.Dir(path)
 		e.Setting = "make room there"
 	case m.Type != "tmpfs":
-		e.Setting = fmt.Sprintf("make room on this %s file system, or use a directory on a tmpfs, such as %s", m.Type, DefaultDir)
+		e.Setting = fmt.Sprintf("make room on this %s file system, or use a directory on a tmpfs, such as %s",
+			m.Type, DefaultDir)
 	case h == kubernetes:
-		e.Setting = fmt.Sprintf("mount an emptyDir volume with medium: Memory and sizeLimit: %dMi at %s in the pod", want, m.Point)
+		e.Setting = fmt.Sprintf("mount an emptyDir volume with medium: Memory and sizeLimit: %dMi at %s in the pod",
+			want, m.Point)
 	case h == docker && m.Point == DefaultDir:
 		e.Setting = fmt.Sprintf("start the container with docker run --shm-size=%dm, or with shm_size: %dm in the compose file", want, want)
 	case h == docker:

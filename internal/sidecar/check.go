@@ -38,7 +38,8 @@ func (r *stateRecords) LookAtState() (next uint32, found []Finding, ok bool) {
 		copy(b, r.mem[at:])
 		sum, want := binary.LittleEndian.Uint32(b[stateSum:]), crc32.Checksum(b[:stateSum], castagnoli)
 		if sum != want {
-			found = append(found, Finding{int64(at + stateSum), fmt.Sprintf("checksum of state record %d", i), fmt.Sprintf("%#x", want), fmt.Sprintf("%#x", sum)})
+			found = append(found, Finding{int64(at + stateSum), fmt.Sprintf("checksum of state record %d", i),
+				fmt.Sprintf("%#x", want), fmt.Sprintf("%#x", sum)})
 			continue
 		}
 		seq[i] = binary.LittleEndian.Uint64(b[stateSeq:])
@@ -48,10 +49,12 @@ func (r *stateRecords) LookAtState() (next uint32, found []Finding, ok bool) {
 	}
 	older := min(seq[0], seq[1])
 	if older > 0 && last-older != 1 {
-		found = append(found, Finding{offState + stateSeq, "sequence numbers of the state records", "neighbours", fmt.Sprintf("%d and %d", seq[0], seq[1])})
+		found = append(found, Finding{offState + stateSeq, "sequence numbers of the state records", "neighbours",
+			fmt.Sprintf("%d and %d", seq[0], seq[1])})
 	}
 	if ok && next >= idLimit {
-		found = append(found, Finding{offState + int64(last%2)*stateSize + stateNextID, "next id", "below 2^31", fmt.Sprint(next)})
+		found = append(found, Finding{offState + int64(last%2)*stateSize + stateNextID, "next id", "below 2^31",
+			fmt.Sprint(next)})
 	}
 	return next, found, ok
 }
@@ -74,15 +77,18 @@ func (s *slots) LookAtSlots() (taken, dead int, found []Finding) {
 		}
 		top := mem.Load32(b[slotTop:])
 		if top > maxHolds {
-			found = append(found, Finding{at + slotTop, fmt.Sprintf("places in use of reader slot %d", i), fmt.Sprintf("at most %d", maxHolds), fmt.Sprint(top)})
+			found = append(found, Finding{at + slotTop, fmt.Sprintf("places in use of reader slot %d", i),
+				fmt.Sprintf("at most %d", maxHolds), fmt.Sprint(top)})
 		}
 		for h := range maxHolds {
 			place := at + slotHolds + 4*int64(h)
 			switch v := mem.Load32(b[slotHolds+4*h:]); {
 			case v > idLimit:
-				found = append(found, Finding{place, fmt.Sprintf("place %d of reader slot %d", h, i), "an id below 2^31, plus 1", fmt.Sprint(v)})
+				found = append(found, Finding{place, fmt.Sprintf("place %d of reader slot %d", h, i),
+					"an id below 2^31, plus 1", fmt.Sprint(v)})
 			case v != 0 && uint32(h) >= mem.Load32(b[slotTop:]): // again, since the reader raises it first
-				found = append(found, Finding{place, fmt.Sprintf("place %d of reader slot %d", h, i), fmt.Sprintf("0, behind the %d in use", top), fmt.Sprint(v)})
+				found = append(found, Finding{place, fmt.Sprintf("place %d of reader slot %d", h, i),
+					fmt.Sprintf("0, behind the %d in use", top), fmt.Sprint(v)})
 			}
 		}
 	}
@@ -144,7 +150,8 @@ func (t *table) CheckEntry(e Entry) (found []Finding) {
 		add(entryBody, "checksum of bytes 8 to 39", "that of the mark", fmt.Sprintf("another; the mark has %#x", low))
 	}
 	if word := mem.Load64(t.entry(e.Index)[entryUse:]); word != t.sealUse(e.Index, word) {
-		add(entryUse, "check of the use word", fmt.Sprintf("%#016x", t.sealUse(e.Index, word)), fmt.Sprintf("%#016x", word))
+		add(entryUse, "check of the use word", fmt.Sprintf("%#016x", t.sealUse(e.Index, word)),
+			fmt.Sprintf("%#016x", word))
 	}
 	if e.Damaged {
 		return found

@@ -35,7 +35,8 @@ type FormatError struct {
 func (e *FormatError) Error() string {
 	advice := "use the release that made it"
 	if !e.Newer {
-		advice = "if no process uses it, this removes it: " + shmfile.SweepCommand(strings.TrimSuffix(filepath.Base(e.Path), Suffix))
+		advice = "if no process uses it, this removes it: " +
+			shmfile.SweepCommand(strings.TrimSuffix(filepath.Base(e.Path), Suffix))
 	}
 	return fmt.Sprintf("sidecar: %s is not a usable sidecar: %s; %s", e.Path, e.What, advice)
 }

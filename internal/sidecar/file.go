@@ -37,7 +37,8 @@ type mapping struct {
 
 func newFile(m mapping) *File {
 	f := &File{mapping: m}
-	f.stateRecords.mapping, f.slots.mapping, f.table.mapping, f.readersLock.mapping = &f.mapping, &f.mapping, &f.mapping, &f.mapping
+	f.stateRecords.mapping, f.slots.mapping, f.table.mapping, f.readersLock.mapping = &f.mapping, &f.mapping,
+		&f.mapping, &f.mapping
 	f.readersLock.held = make(chan struct{}, 1)
 	return f
 }
@@ -161,7 +162,8 @@ func (f *File) Own() error {
 	case err != nil:
 		return err
 	case !ok:
-		return fmt.Errorf("%w: a living process (pid %d by its own account) holds the lock of %s", ErrOwned, f.State().PID, f.path)
+		return fmt.Errorf("%w: a living process (pid %d by its own account) holds the lock of %s",
+			ErrOwned, f.State().PID, f.path)
 	case !shmfile.Same(f.file, f.path):
 		return fmt.Errorf("%w: %s was removed just now", fs.ErrNotExist, f.path)
 	}

@@ -57,7 +57,8 @@ func (o Options) check() error {
 	case o.Policy != FIFO && o.Policy != Pool:
 		return fmt.Errorf("no such policy: %v", o.Policy)
 	case len(o.Generation) > generationLen || len(o.Owner) > ownerLen:
-		return fmt.Errorf("too long: Generation %q or Owner %q, at most %d and %d bytes", o.Generation, o.Owner, generationLen, ownerLen)
+		return fmt.Errorf("too long: Generation %q or Owner %q, at most %d and %d bytes",
+			o.Generation, o.Owner, generationLen, ownerLen)
 	case o.Objects < 0 || o.Objects > maxObjects || o.Slots < 0 || o.Slots > maxSlots:
 		return fmt.Errorf("%d objects and %d reader slots, at most %d and %d", o.Objects, o.Slots, maxObjects, maxSlots)
 	}

@@ -45,7 +45,8 @@ func (s *slots) TakeSlot(pid int) (*Slot, error) {
 		failpoint.Hit("sidecar.slot.marked")
 		return &Slot{all: s, index: i, b: b}, nil
 	}
-	return nil, fmt.Errorf("%w: all %d reader slots of %s are taken; make the segment with more", ErrBusy, s.opt.Slots, s.path)
+	return nil, fmt.Errorf("%w: all %d reader slots of %s are taken; make the segment with more",
+		ErrBusy, s.opt.Slots, s.path)
 }
 
 func (s *slots) slot(i int) []byte {

@@ -48,7 +48,8 @@ func (r *stateRecords) readState(m []byte) (ok bool) {
 		if !ok || seq > r.seq {
 			ok, r.seq = true, seq
 			r.state = State{
-				Epoch: binary.LittleEndian.Uint64(b[stateEpoch:]), NextID: binary.LittleEndian.Uint32(b[stateNextID:]) % idLimit,
+				Epoch:   binary.LittleEndian.Uint64(b[stateEpoch:]),
+				NextID:  binary.LittleEndian.Uint32(b[stateNextID:]) % idLimit,
 				Readers: int(binary.LittleEndian.Uint32(b[stateReaders:])), Clean: b[stateClean] != 0,
 				PID: int(binary.LittleEndian.Uint32(b[statePID:])),
 			}

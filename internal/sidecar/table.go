@@ -120,8 +120,10 @@ func (t *table) record(e []byte, mark uint64) Record {
 	return Record{
 		Address: binary.LittleEndian.Uint64(e[entryAddress:]), ID: binary.LittleEndian.Uint32(e[entryID:]),
 		Size:              int(binary.LittleEndian.Uint32(e[entryLength:])),
-		DescriptionOffset: int(binary.LittleEndian.Uint32(e[entryDescriptionOffset:])), DescriptionLength: int(binary.LittleEndian.Uint32(e[entryDescriptionLength:])),
-		Sum: binary.LittleEndian.Uint32(e[entrySum:]), Full: binary.LittleEndian.Uint32(e[entryFull:]) == 1,
-		Damaged: mark != validMark(crc32.Checksum(e[entryBody:entryEnd], castagnoli)),
+		DescriptionOffset: int(binary.LittleEndian.Uint32(e[entryDescriptionOffset:])),
+		DescriptionLength: int(binary.LittleEndian.Uint32(e[entryDescriptionLength:])),
+		Sum:               binary.LittleEndian.Uint32(e[entrySum:]),
+		Full:              binary.LittleEndian.Uint32(e[entryFull:]) == 1,
+		Damaged:           mark != validMark(crc32.Checksum(e[entryBody:entryEnd], castagnoli)),
 	}
 }

@@ -47,7 +47,8 @@ func (o runCommand) duration() time.Duration { return time.Duration(o.Minutes * 
 
 func main() {
 	var c command
-	k := kong.Parse(&c, kong.Name("soak"), kong.Description("Loads the whole core with processes that are killed, and compares every byte."))
+	k := kong.Parse(&c, kong.Name("soak"),
+		kong.Description("Loads the whole core with processes that are killed, and compares every byte."))
 	if err := k.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 		os.Exit(1)

@@ -1,5 +1,5 @@
-// Package spacename makes the readable parts of the names of spaces, for package encoder and package kv. The names lie on
-// disks, so they stay the same in every release.
+// Package spacename makes the readable parts of the names of spaces, for package encoder and package kv. The
+// names lie on disks, so they stay the same in every release.
 package spacename
 
 import (
@@ -14,7 +14,8 @@ func Readable(text string, most int) string {
 		if b.Len() == most {
 			break
 		}
-		if c < utf8.RuneSelf && (c == '-' || c == '.' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z') {
+		if c < utf8.RuneSelf && (c == '-' || c == '.' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' ||
+			'a' <= c && c <= 'z') {
 			b.WriteRune(c)
 		} else {
 			b.WriteByte('_')

@@ -11,8 +11,8 @@ type DType struct {
 
 var all = []DType{
 	{"float16", "half", 2}, {"bfloat16", "bfloat16", 2}, {"float32", "float", 4}, {"float64", "double", 8},
-	{"int8", "int8", 1}, {"uint8", "uint8", 1}, {"int16", "int16", 2}, {"int32", "int32", 4}, {"int64", "int64", 8}, {"bool", "bool", 1},
-	{"float8_e4m3fn", "fp8_e4m3fn", 1}, {"float8_e4m3fnuz", "fp8_e4m3fnuz", 1},
+	{"int8", "int8", 1}, {"uint8", "uint8", 1}, {"int16", "int16", 2}, {"int32", "int32", 4}, {"int64", "int64", 8},
+	{"bool", "bool", 1}, {"float8_e4m3fn", "fp8_e4m3fn", 1}, {"float8_e4m3fnuz", "fp8_e4m3fnuz", 1},
 	{"float8_e5m2", "fp8_e5m2", 1}, {"float8_e5m2fnuz", "fp8_e5m2fnuz", 1},
 }
 

@@ -42,7 +42,8 @@ func missedByEngine(keys []string, typed bool) *MissError {
 		names[i] = pyString(k)
 	}
 	return &MissError{keys, fmt.Sprintf("Multi-modal items [%s] are not in the receiver (P1) cache and no data was provided to recompute them "+
-		"(P0/P1 cache drift); the request should be retried with the multi-modal data attached.", strings.Join(names, ", "))}
+		"(P0/P1 cache drift); the request should be retried with the multi-modal data attached.",
+		strings.Join(names, ", "))}
 }
 
 func missedByFrontend(key string) *MissError {

@@ -227,7 +227,9 @@ func (c *checker) attach() (ok bool, err error) {
 	if there <= shmring.HeaderSize {
 		return false, nil
 	}
-	c.seg, err = segment.Attach(segment.Options{Name: c.name, Dir: c.opt.Dir, RingSize: int(there), DataOffset: offset, ReadOnly: true})
+	c.seg, err = segment.Attach(segment.Options{
+		Name: c.name, Dir: c.opt.Dir, RingSize: int(there), DataOffset: offset, ReadOnly: true,
+	})
 	if err != nil {
 		return false, err
 	}

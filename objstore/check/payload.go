@@ -47,9 +47,11 @@ func (c *checker) checkPayload(whose string, chunk shmring.Chunk, entry *sidecar
 	case err != nil:
 		found = append(found, c.wrong(whose, at+payload+countSize, err))
 	case countSize+n != entry.DescriptionOffset:
-		add(payload+entry.DescriptionOffset, "begin of the description", fmt.Sprintf("%d, behind the metadata", countSize+n), fmt.Sprint(entry.DescriptionOffset))
+		add(payload+entry.DescriptionOffset, "begin of the description",
+			fmt.Sprintf("%d, behind the metadata", countSize+n), fmt.Sprint(entry.DescriptionOffset))
 	case int64(end) > int64(len(chunk.Payload))-m.NBytes:
-		add(payload+end, "end of the description", fmt.Sprintf("at most %d, where the data begin", int64(len(chunk.Payload))-m.NBytes), fmt.Sprint(end))
+		add(payload+end, "end of the description",
+			fmt.Sprintf("at most %d, where the data begin", int64(len(chunk.Payload))-m.NBytes), fmt.Sprint(end))
 	}
 	return found
 }
@@ -60,7 +62,9 @@ func (c *checker) wrong(whose string, at int64, err error) Finding {
 	var value *codec.CorruptError
 	switch {
 	case errors.As(err, &header):
-		return Finding{c.name, at + int64(header.Offset), whose + ": " + header.What, header.Want, fmt.Sprint(header.Got)}
+		return Finding{
+			c.name, at + int64(header.Offset), whose + ": " + header.What, header.Want, fmt.Sprint(header.Got),
+		}
 	case errors.As(err, &value):
 		return Finding{c.name, at + int64(max(value.Offset, 0)), whose + ": " + value.What, value.Want, value.Got}
 	}

@@ -126,10 +126,12 @@ func (c *checker) checkPlaces(entries []sidecar.Entry) {
 		if reach >= 0 && e.Address < entries[reach].Address+extent(entries[reach]) && c.both(e, entries[reach]) {
 			c.add(Finding{
 				c.name, int64(o.DataOffset) + int64(e.Address), fmt.Sprintf("begin of the chunk of entry %d", e.Index),
-				fmt.Sprintf("behind that of entry %d, which ends at address %d", entries[reach].Index, entries[reach].Address+extent(entries[reach])), fmt.Sprint(e.Address),
+				fmt.Sprintf("behind that of entry %d, which ends at address %d", entries[reach].Index,
+					entries[reach].Address+extent(entries[reach])), fmt.Sprint(e.Address),
 			})
 		}
-		if reach < 0 || !c.control.Has(entries[reach]) || e.Address+extent(e) > entries[reach].Address+extent(entries[reach]) {
+		if reach < 0 || !c.control.Has(entries[reach]) ||
+			e.Address+extent(e) > entries[reach].Address+extent(entries[reach]) {
 			reach = i
 		}
 	}

@@ -105,7 +105,8 @@ func Text(err error) string {
 	case errors.As(err, &large) && large.Format:
 		return "" // an OverflowError there, whose text depends on the Python
 	case errors.As(err, &large) && !large.Ring:
-		return fmt.Sprintf("Serialized object size (%d bytes) exceeds max object size (%d bytes)", large.Size, large.Limit)
+		return fmt.Sprintf("Serialized object size (%d bytes) exceeds max object size (%d bytes)",
+			large.Size, large.Limit)
 	case errors.Is(err, shmring.ErrFull), errors.Is(err, shmring.ErrTooLarge): // a MemoryError for both
 		return "Not enough space in the data buffer, try calling free_buf() to free up space"
 	}

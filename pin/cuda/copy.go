@@ -99,9 +99,9 @@ type Copy struct {
 	ended  bool
 }
 
-// Copy begins to copy src into device memory and does not wait for the end. All copies of a driver run one after the other.
-// src must not be memory that Go made: it is usually a chunk of a mapped segment. If src is not registered, the call
-// itself takes about as long as the copy.
+// Copy begins to copy src into device memory and does not wait for the end. All copies of a driver run one
+// after the other. src must not be memory that Go made: it is usually a chunk of a mapped segment. If src is
+// not registered, the call itself takes about as long as the copy.
 func (d *Driver) Copy(dst *Memory, offset int, src []byte) (*Copy, error) {
 	c := &Copy{driver: d, dst: dst, src: src}
 	stream, err := c.begin(offset)
@@ -147,8 +147,9 @@ func (c *Copy) end() {
 	c.dst.uses--
 }
 
-// Done reports whether the copy is known to have ended, and does not wait. From then on the source may be reused, and a lease
-// or a view of it released. After an error the device may still read the source; ask again.
+// Done reports whether the copy is known to have ended, and does not wait. From then on the source may be
+// reused, and a lease or a view of it released. After an error the device may still read the source; ask
+// again.
 func (c *Copy) Done() (bool, error) {
 	if !c.asking.TryLock() {
 		return false, nil // another goroutine waits, and will know
@@ -157,7 +158,8 @@ func (c *Copy) Done() (bool, error) {
 	return c.ask(false)
 }
 
-// Wait waits for the end of the copy, like Done. The thread sleeps meanwhile, so it may notice the end tens of microseconds late.
+// Wait waits for the end of the copy, like Done. The thread sleeps meanwhile, so it may notice the end tens
+// of microseconds late.
 func (c *Copy) Wait() error {
 	c.asking.Lock()
 	defer c.asking.Unlock()

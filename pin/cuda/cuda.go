@@ -77,7 +77,8 @@ func (d *Driver) open(ordinal int) error {
 		return unavailable(d.failed("cuDeviceGetAttribute", c))
 	}
 	if supported == 0 {
-		return unavailable(fmt.Errorf("cuda: device %d can't register memory of the host (attribute %d is 0)", ordinal, hostRegisterSupported))
+		return unavailable(fmt.Errorf("cuda: device %d can't register memory of the host (attribute %d is 0)",
+			ordinal, hostRegisterSupported))
 	}
 	readOnly, c := d.lib.attribute(d.device, readOnlyHostRegisterSupported)
 	d.readOnly = c == success && readOnly != 0 // drivers before CUDA 11.1 have no such attribute
@@ -96,7 +97,8 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	if d.registrations+d.memories+len(d.copies) > 0 {
-		return fmt.Errorf("%w: open: registrations %d, device memories %d, copies %d", errBusy, d.registrations, d.memories, len(d.copies))
+		return fmt.Errorf("%w: open: registrations %d, device memories %d, copies %d",
+			errBusy, d.registrations, d.memories, len(d.copies))
 	}
 	if d.stream != 0 {
 		if c := d.lib.destroyStream(d.stream); c != success && c != deinitialized {

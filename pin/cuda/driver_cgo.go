@@ -102,7 +102,8 @@ func (l *loaded) copy(stream, dst uintptr, src []byte) (event uintptr, op string
 		at *C.char
 		on C.int
 	)
-	c = code(C.driver_copy(&l.c, C.uintptr_t(stream), C.uintptr_t(dst), unsafe.Pointer(unsafe.SliceData(src)), C.size_t(len(src)), &ev, &at, &on))
+	c = code(C.driver_copy(&l.c, C.uintptr_t(stream), C.uintptr_t(dst), unsafe.Pointer(unsafe.SliceData(src)),
+		C.size_t(len(src)), &ev, &at, &on))
 	if c != success {
 		op = C.GoString(at)
 	}
@@ -111,7 +112,8 @@ func (l *loaded) copy(stream, dst uintptr, src []byte) (event uintptr, op string
 
 func (l *loaded) read(stream uintptr, dst []byte, src uintptr) (op string, c code) {
 	var at *C.char
-	c = code(C.driver_read(&l.c, C.uintptr_t(stream), unsafe.Pointer(unsafe.SliceData(dst)), C.uintptr_t(src), C.size_t(len(dst)), &at))
+	c = code(C.driver_read(&l.c, C.uintptr_t(stream), unsafe.Pointer(unsafe.SliceData(dst)), C.uintptr_t(src),
+		C.size_t(len(dst)), &at))
 	return C.GoString(at), c
 }
 

@@ -20,7 +20,8 @@ const retryAfter = 50 * time.Millisecond
 // registrations in the process must not have pages of m. If the driver fails in a way that is known to
 // pass, Register tries once more after 50 ms.
 //
-// What the driver refuses is an [*Error]. ReadOnly fails with errors.ErrUnsupported where the device has no such registrations.
+// What the driver refuses is an [*Error]. ReadOnly fails with errors.ErrUnsupported where the device has no
+// such registrations.
 func (d *Driver) Register(m []byte, o pin.RegisterOptions) (pin.Registration, error) {
 	base := mem.Addr(m)
 	switch page := uintptr(os.Getpagesize()); {
@@ -64,8 +65,8 @@ type registration struct {
 
 func (r *registration) Pinned() bool { return r.pinned.Load() }
 
-// Unregister refuses while a Copy from the memory is open, since the device reads it. Driver codes that report that nothing is
-// registered any more are no error: the registration has ended, or the driver has.
+// Unregister refuses while a Copy from the memory is open, since the device reads it. Driver codes that
+// report that nothing is registered any more are no error: the registration has ended, or the driver has.
 func (r *registration) Unregister() error {
 	r.ending.Lock()
 	defer r.ending.Unlock()

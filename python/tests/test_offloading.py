@@ -207,7 +207,7 @@ def test_a_segment_that_is_gone_ends_the_engine_with_a_reason(daemon: Standin) -
     late = worker(daemon, tensors())
     os.unlink(f"/dev/shm/{daemon.segment}")
     w.load(2, promised, [1])  # it has the mapping
-    with pytest.raises(RuntimeError, match="were promised, and this worker can't map the segment"):
+    with pytest.raises(RuntimeError, match="are leased, and this worker can't map the segment"):
         late.load(1, promised, [0])
     with pytest.raises(ValueError, match="worker 0 can't map the daemon's segment"):
         late.start()
@@ -240,7 +240,7 @@ def test_beside_a_device_jobs_end_later(daemon: Standin, monkeypatch: pytest.Mon
     assert [done.job for done in w.finished()] == [1]
     gone = [(Place(Segment("gone", 1, 1, 1), 0),)]
     w.load(3, gone, [0])
-    with pytest.raises(RuntimeError, match="were promised"):
+    with pytest.raises(RuntimeError, match="are leased"):
         w.wait({3})
     w.close()
 

@@ -43,7 +43,9 @@ func New(o Options) (*Codec, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Codec{gen: g, inline: o.InlineThreshold, threshold: codec.Threshold(o.InlineThreshold), unknown: o.AllowUnknownParams}
+	c := &Codec{
+		gen: g, inline: o.InlineThreshold, threshold: codec.Threshold(o.InlineThreshold), unknown: o.AllowUnknownParams,
+	}
 	for _, name := range g.RequestFields {
 		c.request = append(c.request, requestField{name, requestFields[name]})
 	}

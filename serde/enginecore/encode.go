@@ -84,7 +84,8 @@ func (c *Codec) paramsOf(r *Request) (*Params, error) {
 		return nil, nil
 	}
 	if p.gen != c.gen {
-		return nil, codec.Invalid("parameters", "they were parsed for vLLM %s, and the request is for %s", p.gen.Version, c.gen.Version)
+		return nil, codec.Invalid("parameters", "they were parsed for vLLM %s, and the request is for %s",
+			p.gen.Version, c.gen.Version)
 	}
 	if r.EOSTokenID == nil || p.pooling {
 		return p, nil
@@ -96,9 +97,11 @@ func (c *Codec) paramsOf(r *Request) (*Params, error) {
 func (r *Request) check() error {
 	switch {
 	case r.Params == nil:
-		return codec.Invalid("field sampling_params", "it and pooling_params are both unset; parse one (an empty map is the defaults)")
+		return codec.Invalid("field sampling_params",
+			"it and pooling_params are both unset; parse one (an empty map is the defaults)")
 	case r.Params.pooling && r.Params.Get("task") == nil:
-		return paramError("task", "it is not set; vLLM's frontend chooses one that the model supports, an engine dies of the lack")
+		return paramError("task",
+			"it is not set; vLLM's frontend chooses one that the model supports, an engine dies of the lack")
 	case r.ClientIndex < 0:
 		return codec.Invalid("field client_index", "it is %d, must be that of one of the output sockets", r.ClientIndex)
 	case r.DataParallelRank != nil && *r.DataParallelRank < 0:
@@ -107,7 +110,9 @@ func (r *Request) check() error {
 	for i := range r.Features {
 		f := &r.Features[i]
 		if t := f.IsEmbed; t != nil && (len(t.Shape) != 1 || t.Shape[0] != f.Length) {
-			return codec.Invalid("field mm_features", "feature %d: IsEmbed has the shape %v, must have one element for each of %d tokens", i, t.Shape, f.Length)
+			return codec.Invalid("field mm_features",
+				"feature %d: IsEmbed has the shape %v, must have one element for each of %d tokens", i,
+				t.Shape, f.Length)
 		}
 	}
 	return r.checkPrompt()
@@ -129,7 +134,8 @@ func (r *Request) checkPrompt() error {
 	}
 	if m := r.PromptIsTokenIDs; m != nil {
 		if r.PromptTokenIDs == nil || r.PromptEmbeds == nil {
-			return codec.Invalid("field prompt_is_token_ids", "it needs prompt_token_ids and prompt_embeds, to choose between them")
+			return codec.Invalid("field prompt_is_token_ids",
+				"it needs prompt_token_ids and prompt_embeds, to choose between them")
 		}
 		if len(m) != n {
 			return codec.Invalid("field prompt_is_token_ids", "it has %d places, the prompt has %d", len(m), n)

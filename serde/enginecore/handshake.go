@@ -32,7 +32,9 @@ func DecodeHandshake(b []byte) (*Handshake, error) {
 	}
 	h := &Handshake{Rest: rest}
 	if !take(rest, "status", &h.Status) || !take(rest, "local", &h.Local) || !take(rest, "headless", &h.Headless) {
-		return nil, &codec.CorruptError{What: "handshake", Offset: 0, Want: "status, local and headless", Got: "a map without them"}
+		return nil, &codec.CorruptError{
+			What: "handshake", Offset: 0, Want: "status, local and headless", Got: "a map without them",
+		}
 	}
 	takeOptional(rest, "dp_stats_address", &h.DPStatsAddress)
 	takeOptional(rest, "parallel_config_hash", &h.ParallelConfigHash)

@@ -154,7 +154,8 @@ func checkTogether(p map[string]any) error {
 	}
 	if p["trace_decode_token_ids"] != nil {
 		for _, other := range []string{
-			"prompt_logprobs", "prompt_logprob_token_ids", "structured_outputs", "repetition_detection", "thinking_token_budget",
+			"prompt_logprobs", "prompt_logprob_token_ids", "structured_outputs", "repetition_detection",
+			"thinking_token_budget",
 		} {
 			if p[other] != nil {
 				return paramError("trace_decode_token_ids", "it does not go with %s", other)

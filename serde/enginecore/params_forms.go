@@ -104,11 +104,13 @@ func scores(v any, g *pycompat.Generation) (any, error) {
 	if !isArray {
 		return nil, wrong(v, "a *serde.NDArray of rows of token ids")
 	}
-	if len(a.Shape) != 2 || a.Shape[0] < 1 || a.Shape[1] < 1 || len(a.DType) < 2 || !strings.ContainsRune("iu", rune(a.DType[1])) {
+	if len(a.Shape) != 2 || a.Shape[0] < 1 || a.Shape[1] < 1 || len(a.DType) < 2 ||
+		!strings.ContainsRune("iu", rune(a.DType[1])) {
 		return nil, fmt.Errorf("it is an array of %.16q with the shape %v, must be one of integers with rows and columns", a.DType, a.Shape)
 	}
 	if n, err := a.NBytes(); err != nil || n != len(a.Data) {
-		return nil, fmt.Errorf("it is an array of %.16q with the shape %v and %d bytes, which don't go together", a.DType, a.Shape, len(a.Data))
+		return nil, fmt.Errorf("it is an array of %.16q with the shape %v and %d bytes, which don't go together",
+			a.DType, a.Shape, len(a.Data))
 	}
 	return v, nil
 }

@@ -31,7 +31,8 @@ func (r *Ready) fields() map[string]any {
 	return map[string]any{
 		"vllm_version": &r.VLLMVersion, "dtype": &r.DType, "instance_id": &r.InstanceID,
 		"max_model_len": &r.MaxModelLen, "num_gpu_blocks": &r.NumGPUBlocks, "block_size": &r.BlockSize,
-		"world_size": &r.WorldSize, "data_parallel_size": &r.DataParallelSize, "data_parallel_rank": &r.DataParallelRank,
+		"world_size": &r.WorldSize, "data_parallel_size": &r.DataParallelSize,
+		"data_parallel_rank":   &r.DataParallelRank,
 		"tensor_parallel_size": &r.TensorParallelSize, "pipeline_parallel_size": &r.PipelineParallelSize,
 		"max_num_seqs": &r.MaxNumSeqs, "max_num_batched_tokens": &r.MaxNumBatchedTokens,
 	}

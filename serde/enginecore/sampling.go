@@ -28,7 +28,8 @@ func (p param) check(name string, v any, g *pycompat.Generation) (any, error) {
 		}
 		return c, nil
 	case name == "max_tokens":
-		return nil, paramError(name, "None is for vLLM's frontend only; give the number of tokens that the model has room for")
+		return nil, paramError(name,
+			"None is for vLLM's frontend only; give the number of tokens that the model has room for")
 	case !p.optional:
 		return nil, paramError(name, "it can't be None; leave it out for the default")
 	}

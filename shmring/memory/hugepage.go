@@ -56,7 +56,8 @@ func (h hugeSettings) why(lo, hi uint64, cause error) string {
 		why = append(why, fmt.Sprintf("the mapping is smaller than a huge page of %d bytes", h.PageSize))
 	}
 	if opt := h.Mount.Option("huge"); opt == "" || opt == "never" {
-		why = append(why, fmt.Sprintf("the mount %s (%s) has huge=never; mount -o remount,huge=advise %s as root", h.Mount.Point, h.Mount.Type, h.Mount.Point))
+		why = append(why, fmt.Sprintf("the mount %s (%s) has huge=never; mount -o remount,huge=advise %s as root",
+			h.Mount.Point, h.Mount.Type, h.Mount.Point))
 	}
 	if h.Shmem == "deny" {
 		why = append(why, "/sys/kernel/mm/transparent_hugepage/shmem_enabled is deny")

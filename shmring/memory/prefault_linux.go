@@ -27,7 +27,8 @@ func prefault(ctx context.Context, b []byte, workers int, progress func(done, to
 	return prefaultBy(ctx, b, workers, progress, populate)
 }
 
-func prefaultBy(ctx context.Context, b []byte, workers int, progress func(done, total int64), populate func([]byte) error) error {
+func prefaultBy(ctx context.Context, b []byte, workers int, progress func(done, total int64),
+	populate func([]byte) error) error {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
@@ -99,7 +100,8 @@ func explain(err error) error {
 	case errors.Is(err, unix.EFAULT), errors.Is(err, fault.ErrFault):
 		return fmt.Errorf("a page has no memory: the file was cut short, or it has holes and its file system is full: %w", err)
 	case errors.Is(err, unix.ENOMEM):
-		return fmt.Errorf("no memory is left: raise the memory limit of the container, or make the segment smaller: %w", err)
+		return fmt.Errorf("no memory is left: raise the memory limit of the container, or make the segment smaller: %w",
+			err)
 	}
 	return err
 }

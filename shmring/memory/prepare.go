@@ -91,7 +91,8 @@ func (r *Report) look(m []byte) {
 	r.Mapped, r.Lock.Obtained, r.HugePages.Obtained = min(k.Mapped, r.Size), min(k.Locked, r.Size), k.Huge
 	r.Prefault.Obtained, r.Prefault.Reason = r.Mapped == r.Size, ""
 	if r.Prefault.Asked && !r.Prefault.Obtained {
-		r.Prefault.Reason = unknownOr(err, "pages were taken away again, by swapping or by a process that shrank the file")
+		r.Prefault.Reason = unknownOr(err,
+			"pages were taken away again, by swapping or by a process that shrank the file")
 	}
 	if r.Lock.Asked && r.Lock.Obtained < r.Size && r.Lock.Reason == "" {
 		r.Lock.Reason = unknownOr(err, "the kernel locked only a part of it")

@@ -33,7 +33,8 @@ func Attach(o Options) (*Segment, error) {
 		return nil, fmt.Errorf("segment: attaching %s: %w", o.Name, err)
 	}
 	if size != o.bytes() {
-		return nil, errors.Join(&sizeError{Name: o.Name, Got: size, Ring: o.RingSize, DataOffset: o.DataOffset}, f.Close())
+		return nil, errors.Join(&sizeError{Name: o.Name, Got: size, Ring: o.RingSize, DataOffset: o.DataOffset},
+			f.Close())
 	}
 	return newSegment(o, path, f)
 }
@@ -55,8 +56,11 @@ func Adopt(o Options) (*Segment, error) {
 		err = fmt.Errorf("%w: %w", errNotExist, err)
 	}
 	if err == nil {
-		if was := s.sidecar.Options(); !s.sidecar.Describes(s.file) || was.RingSize != o.RingSize || was.DataOffset != o.DataOffset {
-			err = &sidecar.FormatError{Path: s.sidecar.Path(), What: "it belongs to another segment than the one of its name"}
+		if was := s.sidecar.Options(); !s.sidecar.Describes(s.file) || was.RingSize != o.RingSize ||
+			was.DataOffset != o.DataOffset {
+			err = &sidecar.FormatError{
+				Path: s.sidecar.Path(), What: "it belongs to another segment than the one of its name",
+			}
 		}
 	}
 	if err != nil {

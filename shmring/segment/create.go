@@ -92,7 +92,8 @@ func (s *Segment) newSidecar() (*sidecar.File, error) {
 		return nil, fmt.Errorf("%w: %w; choose another name", errExists, err)
 	}
 	if _, err := os.Lstat(s.path); !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s; its writer was killed: adopt it, or remove it with Sweep (%s)", errExists, s.opt.Name, shmfile.SweepCommand(s.opt.Name))
+		return nil, fmt.Errorf("%w: %s; its writer was killed: adopt it, or remove it with Sweep (%s)",
+			errExists, s.opt.Name, shmfile.SweepCommand(s.opt.Name))
 	}
 	if err := old.Remove(); err != nil {
 		return nil, err
@@ -121,7 +122,8 @@ func createError(o Options, err error) error {
 	case errors.As(err, new(*shmfile.SpaceError)):
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), errors.Is(err, syscall.ENOMEM):
-		return fmt.Errorf("%w: %s for %s: make the cache smaller or the mount larger (docker --shm-size): %w", ErrNoSpace, sizes.Text(o.bytes()), o.Name, err)
+		return fmt.Errorf("%w: %s for %s: make the cache smaller or the mount larger (docker --shm-size): %w",
+			ErrNoSpace, sizes.Text(o.bytes()), o.Name, err)
 	}
 	return fmt.Errorf("segment: creating %s: %w", o.Name, err)
 }

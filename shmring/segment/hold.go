@@ -89,25 +89,14 @@ func (s *Segment) Close() error {
 
 // Detach is Close, and first marks the state in the sidecar as clean: the writer ended by
 // plan, so the next writer need not look for damage.
-func (s *Segment) Detach() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.holders.closed() {
-		return nil
-	}
-	if err := s.closeIdle(); err != nil {
-		return err
-	}
-	var err error
-	if s.sidecar != nil {
-		err = s.markClean()
-	}
-	return errors.Join(err, s.unmap())
-}
+func (s *Segment) Detach() error { return s.end(s.markClean) }
 
 // Destroy is Unlink and Close in one step. While the segment is held, Destroy fails with
 // [ErrBusy] and does neither.
-func (s *Segment) Destroy() error {
+func (s *Segment) Destroy() error { return s.end(s.unlink) }
+
+// end does one more thing with a segment, which nobody may hold, and unmaps it. Ending twice is fine.
+func (s *Segment) end(last func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.holders.closed() {
@@ -116,7 +105,7 @@ func (s *Segment) Destroy() error {
 	if err := s.closeIdle(); err != nil {
 		return err
 	}
-	return errors.Join(s.unlink(), s.unmap())
+	return errors.Join(last(), s.unmap())
 }
 
 // unmap unmaps a closed segment and closes its sidecar. It does nothing once it has succeeded.
@@ -187,10 +176,7 @@ func (s *Segment) Yield() error {
 		return nil
 	}
 	held := s.holders.close() > 0
-	var err error
-	if s.sidecar != nil {
-		err = s.markClean()
-	}
+	err := s.markClean()
 	if !held {
 		return errors.Join(err, s.unmap())
 	}
@@ -200,8 +186,11 @@ func (s *Segment) Yield() error {
 	return err
 }
 
-// markClean reports in the sidecar that the writer ended by plan.
+// markClean reports in the sidecar, if there is one, that the writer ended by plan.
 func (s *Segment) markClean() error {
+	if s.sidecar == nil {
+		return nil
+	}
 	return fault.Guard(func() error {
 		state := s.sidecar.State()
 		state.Clean = true

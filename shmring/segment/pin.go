@@ -104,7 +104,8 @@ func (s *Segment) Pin(ctx context.Context, r pin.Registrar, o PinOptions) (*Pin,
 	}
 	page := os.Getpagesize()
 	if o.MaxCall < 0 || o.MaxCall > 0 && o.MaxCall < page {
-		return nil, fmt.Errorf("%w: calls of at most %d bytes; the smallest is a page of %d", errInvalid, o.MaxCall, page)
+		return nil, fmt.Errorf("%w: calls of at most %d bytes; the smallest is a page of %d",
+			errInvalid, o.MaxCall, page)
 	}
 	if err := s.beginPin(); err != nil {
 		return nil, err
@@ -177,12 +178,14 @@ func (p *Pin) register(ctx context.Context, s *Segment, r pin.Registrar, o PinOp
 		if ctx.Err() != nil {
 			return errors.Join(context.Cause(ctx), p.rollBack())
 		}
-		held, err := r.Register(s.mem[part.Offset:part.Offset+part.Length], pin.RegisterOptions{ReadOnly: s.opt.ReadOnly})
+		held, err := r.Register(s.mem[part.Offset:part.Offset+part.Length],
+			pin.RegisterOptions{ReadOnly: s.opt.ReadOnly})
 		if err == nil && !held.Pinned() {
 			err = errors.Join(errNothingPinned, held.Unregister())
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("segment: pinning %d bytes at %d of %s: %w", part.Length, part.Offset, s.opt.Name, err), p.rollBack())
+			return errors.Join(
+				fmt.Errorf("segment: pinning %d bytes at %d of %s: %w", part.Length, part.Offset, s.opt.Name, err), p.rollBack())
 		}
 		p.ranges, p.held = append(p.ranges, part), append(p.held, held)
 		p.stats.Bytes += part.Length

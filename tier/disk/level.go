@@ -190,8 +190,8 @@ func (l *Level) Put(ctx context.Context, puts []tier.Put) {
 	r.put(ctx, puts)
 }
 
-// SetQuotas takes the place of Options.Quotas and Options.Quota. A tenant that has more keeps it until the next Put of one
-// of its objects.
+// SetQuotas takes the place of Options.Quotas and Options.Quota. A tenant that has more keeps it until the
+// next Put of one of its objects.
 func (l *Level) SetQuotas(quotas map[string]int64, each int64) {
 	l.o.quotas.Store(&evict.Quotas{Of: quotas, Each: each})
 }

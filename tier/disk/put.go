@@ -86,7 +86,8 @@ func (c *putCall) newEntry(p *tier.Put) (*entry, error) {
 	}
 	if quota := r.o.quotas.Load().For(o.Tenant); quota > 0 && e.bytes > quota {
 		takes, quota := sizes.Above(e.bytes, quota)
-		return nil, fmt.Errorf("%w: its file takes %s, and the quota of the tenant %q is %s", tier.ErrTooLarge, takes, o.Tenant, quota)
+		return nil, fmt.Errorf("%w: its file takes %s, and the quota of the tenant %q is %s",
+			tier.ErrTooLarge, takes, o.Tenant, quota)
 	}
 	return e, nil
 }
@@ -359,7 +360,8 @@ func (r *root) lackFor(e *entry) *lack {
 	}
 	return &lack{&x.leaves, enough, x.removing > 0, func() error {
 		return fmt.Errorf("%w for %s: Options.Capacity is %s, the most files and folders are %d, and nothing else can be "+
-			"evicted now: raise the capacity, or try again later", tier.ErrFull, sizes.Text(e.bytes), sizes.Text(capacity), r.maxItems)
+			"evicted now: raise the capacity, or try again later", tier.ErrFull, sizes.Text(e.bytes),
+			sizes.Text(capacity), r.maxItems)
 	}}
 }
 

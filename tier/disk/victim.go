@@ -33,7 +33,8 @@ func (x *index) victim(leaves *evict.Candidates[*entry], now time.Time, minAge t
 
 // chooseVictims starts the removal of so many objects that enough becomes true; or of none, if all that are evictable
 // would not be enough.
-func (x *index) chooseVictims(leaves *evict.Candidates[*entry], enough func() bool, now time.Time, minAge time.Duration) []*entry {
+func (x *index) chooseVictims(leaves *evict.Candidates[*entry], enough func() bool, now time.Time,
+	minAge time.Duration) []*entry {
 	var chosen []*entry
 	for !enough() {
 		e := x.victim(leaves, now, minAge)

@@ -256,7 +256,7 @@ func FuzzParse(f *testing.F) {
 			var longer errLongerHead
 			switch {
 			case errors.As(err, &longer):
-				if int(longer) <= len(head) || int(longer) > headMost || int64(longer) > body {
+				if int(longer) <= len(head) || int(longer) > headFixed+tier.MaxName+tier.MaxTenant+tier.MaxNote || int64(longer) > body {
 					t.Fatalf("asks for %d of %d bytes", longer, body)
 				}
 			case err == nil:

@@ -273,7 +273,8 @@ func (r *replies) ended() {
 
 // wrong is one error without others in it, since the client keeps the innermost one.
 func (*replies) wrong(format string, args ...any) error {
-	return errors.New(fmt.Sprintf(format, args...) + ": check that the address is that of a Redis or Valkey server, and what is in front of it")
+	return errors.New(fmt.Sprintf(format, args...) +
+		": check that the address is that of a Redis or Valkey server, and what is in front of it")
 }
 
 // nextLine returns the line at the beginning of p without its end, and what follows, or no line if it is not

@@ -35,9 +35,6 @@ const (
 	headFixed     = 36 // then parent, tenant, note
 )
 
-// headMost is the longest head.
-const headMost = headFixed + tier.MaxName + tier.MaxTenant + tier.MaxNote
-
 func (Objects) check() error { return nil }
 
 // A space is escaped, so that the first colon ends it.

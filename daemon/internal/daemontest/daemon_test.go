@@ -32,20 +32,36 @@ import (
 // daemonRole is a process with a server over a segment and, if wanted, a folder. It prints a line for each
 // thing that it has done, and answers each line that it reads; at the end of its input it ends in peace.
 type daemonRole struct {
-	Dir    string // of the segment, the socket and the folder
-	Size   int64
-	Disk   bool
-	Grace  time.Duration
-	Limits daemon.Limits
+	Dir     string // of the segment, the socket and the folder
+	Size    int64
+	Disk    bool
+	Grace   time.Duration
+	LMCache bool          // serves LMCache's protocol, else ours
+	Limits  daemon.Limits // of ours
 }
 
 func (r *daemonRole) socket() string { return filepath.Join(r.Dir, "socket") }
 
+// served is what a daemon serves.
+type served interface {
+	Serve(l net.Listener) error
+	Shutdown(ctx context.Context) error
+	describe(f *facts)
+}
+
+// ours serves our protocol.
+type ours struct{ *daemon.Server }
+
+func (s ours) describe(f *facts) {
+	c := s.Counters()
+	f.Sessions, f.Refused = c.Sessions, c.Refused
+}
+
 // facts are what a daemon says of itself.
 type facts struct {
-	Goroutines, Descriptors int
-	Heap                    uint64
-	Counters                daemon.Counters
+	Goroutines, Descriptors, Sessions, Pinned, Reserved int
+	Heap                                                uint64
+	Refused                                             []daemon.RefusedCounter
 }
 
 func say(format string, args ...any) {
@@ -61,7 +77,7 @@ func (r *daemonRole) run() {
 }
 
 func (r *daemonRole) serve() (err error) {
-	level, err := memory.Open(memory.Options{Name: "load", Dir: r.Dir, Size: r.Size, MaxObjects: 4096})
+	level, err := memory.Open(memory.Options{Name: "load", Dir: r.Dir, Size: r.Size, MaxObjects: 8192, MaxLeases: 8192, MaxPins: 1 << 16})
 	if err != nil {
 		return err
 	}
@@ -86,7 +102,19 @@ func (r *daemonRole) serve() (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	say("store")
-	server, err := daemon.NewServer(daemon.ServerOptions{Store: store, Memory: level, ShmDir: r.Dir, Grace: r.Grace, Limits: r.Limits})
+	var server served
+	if r.LMCache {
+		all, err2 := r.registry(store, level)
+		if err2 != nil {
+			return err2
+		}
+		defer func() { err = errors.Join(err, all.Check()); all.Close() }()
+		server, err = r.newLMCache(all, store, level)
+	} else {
+		var s *daemon.Server
+		s, err = daemon.NewServer(daemon.ServerOptions{Store: store, Memory: level, ShmDir: r.Dir, Grace: r.Grace, Limits: r.Limits})
+		server = ours{s}
+	}
 	if err != nil {
 		return err
 	}
@@ -102,7 +130,11 @@ func (r *daemonRole) serve() (err error) {
 	go func() { served <- server.Serve(l) }()
 	say("ready")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		f := facts{Goroutines: runtime.NumGoroutine(), Counters: server.Counters()}
+		f := facts{Goroutines: runtime.NumGoroutine()}
+		server.describe(&f)
+		for _, l := range store.Leases() {
+			f.Pinned, f.Reserved = f.Pinned+len(l.Pinned), f.Reserved+len(l.Reserved)
+		}
 		f.Descriptors, _, _ = takes(os.Getpid())
 		var m runtime.MemStats
 		runtime.GC()
@@ -134,12 +166,7 @@ type process struct {
 
 func (r daemonRole) start(t *testing.T, killAt string) *process {
 	t.Helper()
-	return startDaemon(t, role{Daemon: &r}, killAt)
-}
-
-func startDaemon(t *testing.T, r role, killAt string) *process {
-	t.Helper()
-	p := &process{t: t, cmd: child(t, r, failpoint.KillVariable+"="+killAt), lines: make(chan string, 100), ended: make(chan struct{})}
+	p := &process{t: t, cmd: child(t, role{Daemon: &r}, failpoint.KillVariable+"="+killAt), lines: make(chan string, 100), ended: make(chan struct{})}
 	var err error
 	p.in, err = p.cmd.StdinPipe()
 	require.NoError(t, err)
@@ -181,8 +208,9 @@ func (p *process) wait(line string) bool {
 // facts asks the daemon.
 func (p *process) facts() (f facts) {
 	p.t.Helper()
-	_, err := io.WriteString(p.in, "\n")
-	require.NoError(p.t, err)
+	if _, err := fmt.Fprintln(p.in); err != nil {
+		p.t.Fatalf("the daemon has ended: %v, %s", err, p.bad)
+	}
 	select {
 	case line := <-p.lines:
 		require.NoError(p.t, json.Unmarshal([]byte(line), &f), line)
@@ -190,6 +218,18 @@ func (p *process) facts() (f facts) {
 		p.t.Fatal("the daemon says nothing")
 	}
 	return f
+}
+
+// await waits until the daemon says of itself what is wanted, and returns that.
+func (p *process) await(want string, is func(facts) bool) facts {
+	p.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		f := p.facts()
+		if is(f) {
+			return f
+		}
+		require.True(p.t, time.Now().Before(end), "want %s: %+v", want, f)
+	}
 }
 
 // kill ends the daemon at once.

@@ -7,10 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
-	"math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +14,6 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/client"
 	"github.com/ringcache/ringcache/daemon/wire"
-	"github.com/ringcache/ringcache/internal/failpoint"
 )
 
 var (
@@ -30,21 +25,14 @@ var (
 // sees a wrong byte or loses what it was promised; when all clients are gone nothing is left of them; and
 // what was committed is there.
 func TestKills(t *testing.T) {
-	seed := *killSeed
-	for seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-kills.seed %d", seed)
-	hits := map[string]int{} // of failpoints
-	for i, k := range []*killing{
+	killers := []*killer{
 		{name: "memory", daemon: daemonRole{Size: 64 << 20, Grace: patience}, share: 2},
 		{name: "disk below a small memory", daemon: daemonRole{Size: 6 << 20, Grace: patience, Disk: true}, share: 2, mayFull: true},
 		{name: "hardly any grace", daemon: daemonRole{Size: 64 << 20, Grace: 10 * time.Millisecond}, share: 1, mayLapse: true},
-	} {
-		t.Run(k.name, func(t *testing.T) {
-			k.rng = rand.New(rand.NewPCG(seed, uint64(i)))
-			k.run(t, (*killCount*k.share+4)/5)
-		})
+	}
+	eachKiller(t, *killCount, seedOf(t, "kills.seed", *killSeed), killers, func(k *killer, kills int) { (&killing{killer: k}).run(kills) })
+	hits := map[string]int{} // of failpoints
+	for _, k := range killers {
 		for _, p := range k.places {
 			hits[p] += k.hits[p]
 		}
@@ -66,62 +54,37 @@ const (
 	perSpace      = 20  // kills
 )
 
-// killing is the daemons over one segment, one after the other.
+// killing looks for what was promised, in one space of objects after the other.
 type killing struct {
-	name              string
-	daemon            daemonRole
-	share             int // of five
-	mayFull, mayLapse bool
-
-	t      *testing.T
-	rng    *rand.Rand
-	crowd  *crowd
+	*killer
 	space  string
 	spaces int
 	client *client.Client // of this process
 	m      *client.Mapping
 
-	places                                             []string
-	hits                                               map[string]int // kills at a failpoint
-	kills, atStart, ends, checks, found, full, orphans int
-	killed                                             int // clients
-	descriptors                                        int // the most
-	private, shared                                    int64
+	checks, found, full, orphans int
 }
 
-func (k *killing) run(t *testing.T, kills int) {
-	k.t, k.daemon.Dir, k.crowd, k.hits = t, folder(t), newCrowd(t), map[string]int{}
-	for _, p := range failpoint.Points {
-		if failpoint.Enabled && (strings.HasPrefix(p.Name, "daemon.") || strings.HasPrefix(p.Name, "tier.")) &&
-			(k.mayLapse || p.Name != "daemon.abandoned") {
-			k.places = append(k.places, p.Name)
-		}
-	}
+func (k *killing) run(kills int) {
+	k.people = k.addPeople
 	k.nextSpace()
 	for k.kills < kills {
-		k.people()
-		k.turn()
-		if bad := k.crowd.wrong(); len(bad) > 0 {
-			t.Fatalf("after %d kills: %q", k.kills, bad)
-		}
+		k.turn(func(p *process) int {
+			if k.rng.IntN(2) == 0 {
+				k.check(p)
+			}
+			if k.rng.IntN(10) == 0 {
+				return 10 * k.rng.IntN(400)
+			}
+			return k.rng.IntN(400)
+		})
 		if k.kills >= perSpace*k.spaces {
 			k.nextSpace()
 		}
 	}
 	k.end()
-	t.Logf("%d kills, %d of them at %d of %d failpoints and %d before the daemon served, %d ends in peace; clients: %d killed, %d ended themselves; "+
-		"%d times all that was promised was looked for, %d objects found, %d without room, %d without their parents; the most of a daemon: %d descriptors, %.1f MiB of its own",
-		k.kills, total(k.hits), len(k.hits), len(k.places), k.atStart, k.ends, k.killed, k.crowd.died-k.killed, k.checks, k.found, k.full, k.orphans, k.descriptors, float64(k.private)/(1<<20))
-	for _, what := range slices.Sorted(maps.Keys(k.crowd.counts)) {
-		t.Logf("%12d %s", k.crowd.counts[what], what)
-	}
-}
-
-func total(m map[string]int) (sum int) {
-	for _, n := range m {
-		sum += n
-	}
-	return sum
+	k.t.Logf("%d times all that was promised was looked for, %d objects found, %d without room, %d without their parents", k.checks, k.found, k.full, k.orphans)
+	k.report(150)
 }
 
 // nextSpace lets clients go on in another space.
@@ -134,104 +97,11 @@ func (k *killing) nextSpace() {
 	}
 }
 
-// people sees to it that there are clients.
-func (k *killing) people() {
+func (k *killing) addPeople() {
 	for len(k.crowd.clients()) < killProcesses {
 		k.crowd.add(role{Client: &clientRole{
 			Socket: k.daemon.socket(), Dir: k.daemon.Dir, Space: k.space, Objects: killObjects, Sessions: killSessions, Seed: k.rng.Uint64(), MayFull: k.mayFull, MayLapse: k.mayLapse, DieIn: 3000,
 		}})
-	}
-}
-
-// turn is the life of one daemon.
-func (k *killing) turn() {
-	place := ""
-	if len(k.places) > 0 && k.rng.IntN(2) == 0 {
-		nth := 1
-		if k.rng.IntN(2) == 0 {
-			nth += k.rng.IntN(40)
-		}
-		place = fmt.Sprint(k.places[k.rng.IntN(len(k.places))], ":", nth)
-	}
-	if k.kills == 0 && failpoint.Enabled {
-		place = "tier.memory.created:1" // there is no other time
-	}
-	p := k.daemon.start(k.t, place)
-	if place == "" && k.rng.IntN(6) == 0 {
-		if p.wait([]string{"memory", "levels", "store", "server"}[k.rng.IntN(4)]) {
-			k.atStart++
-		}
-		k.kill(p, place)
-		return
-	}
-	if !p.wait("ready") {
-		k.atStart++
-		k.kill(p, place)
-		return
-	}
-	if k.rng.IntN(2) == 0 {
-		k.check(p)
-	}
-	steps := k.rng.IntN(400)
-	if k.rng.IntN(10) == 0 {
-		steps *= 10
-	}
-	k.work(p, steps)
-	if d, private, shared := takes(p.cmd.Process.Pid); d > 0 {
-		k.descriptors, k.private, k.shared = max(k.descriptors, d), max(k.private, private), max(k.shared, shared)
-	}
-	death := strings.HasPrefix(place, "daemon.died:") // which only the death of a client brings about
-	if death || k.rng.IntN(5) == 0 {
-		if list := k.crowd.clients(); len(list) > 0 {
-			k.killed++
-			_ = list[k.rng.IntN(len(list))].cmd.Process.Kill()
-		}
-	}
-	if death {
-		k.work(p, 100)
-	}
-	if place == "" && k.rng.IntN(20) == 0 {
-		k.ends++
-		p.end()
-		return
-	}
-	k.kill(p, place)
-}
-
-// kill ends a daemon, unless it has ended itself at a failpoint.
-func (k *killing) kill(p *process, place string) {
-	select {
-	case <-p.ended:
-		name, _, _ := strings.Cut(place, ":")
-		k.hits[name]++
-	default:
-		p.kill()
-	}
-	require.Empty(k.t, p.bad, "what a daemon complained about, after %d kills", k.kills)
-	require.Negative(k.t, p.cmd.ProcessState.ExitCode(), "it was killed")
-	k.kills++
-}
-
-// work waits until clients have done so many steps, or the daemon has ended.
-func (k *killing) work(p *process, steps int) {
-	for len(k.crowd.steps) > 0 {
-		<-k.crowd.steps
-	}
-	late := time.After(patience)
-	for done := 0; done < steps; {
-		select {
-		case <-k.crowd.steps:
-			done++
-		case <-k.crowd.ends:
-			if len(k.crowd.wrong()) > 0 {
-				return
-			}
-			k.people()
-		case <-p.ended:
-			return
-		case <-late:
-			k.t.Fatalf("after %d kills, clients do nothing: %q", k.kills, k.crowd.wrong())
-		}
 	}
 }
 
@@ -316,10 +186,6 @@ func (k *killing) end() {
 		return !p.State.Clearing
 	})
 	p.end()
-	require.Less(t, k.descriptors, 150)
-	if !failpoint.Enabled { // the race detector takes more
-		require.Less(t, k.private, int64(256<<20))
-	}
 }
 
 // wait waits until the daemon describes itself so.

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -42,73 +41,25 @@ const kvLieMemory = 256 << 20
 // look-ups have found; no call of a worker is answered with an error; what the server takes is bounded, and nothing
 // is held when the liars have gone.
 func TestKVLies(t *testing.T) {
-	seed := *kvLieSeed
-	for seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-kv.lies.seed %d", seed)
-	d := kvDaemonRole{Dir: folder(t), Size: 64 << 20, Grace: patience}
-	p := startDaemon(t, role{KVDaemon: &d}, "")
+	seed := seedOf(t, "kv.lies.seed", *kvLieSeed)
+	d := daemonRole{LMCache: true, Dir: folder(t), Size: 64 << 20, Grace: patience}
+	p := d.start(t, "")
 	require.True(t, p.wait("ready"))
-	before := p.kvFacts()
-	crowd := newCrowd(t)
-	crowd.add(role{KVClient: &kvClientRole{Target: "unix:" + d.socket(), Dir: d.Dir, Prompts: 64, Sessions: 1, Seed: seed}})
-	const liars = 2
-	var outs [liars]strings.Builder
-	ended := make(chan error, liars)
-	for i := range outs {
-		cmd := child(t, role{KVLiar: &kvLiarRole{Target: "unix:" + d.socket(), Calls: *kvLieCount / liars, Seed: seed + uint64(i)}})
-		cmd.Stdout = &outs[i]
-		require.NoError(t, start(cmd))
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		go func(cmd *exec.Cmd) { ended <- cmd.Wait() }(cmd)
+	engines := role{KVClient: &kvClientRole{Target: "unix:" + d.socket(), Dir: d.Dir, Prompts: 64, Sessions: 1, Seed: seed}}
+	var liars []role
+	for i := range uint64(liarProcesses) {
+		liars = append(liars, role{KVLiar: &kvLiarRole{Target: "unix:" + d.socket(), Calls: *kvLieCount / liarProcesses, Seed: seed + i}})
 	}
-	most := int64(0)
-	for running := liars; running > 0; {
-		select {
-		case err := <-ended:
-			require.NoError(t, err, "liars: %s, %s", &outs[0], &outs[1])
-			running--
-		case <-p.ended:
-			t.Fatalf("the daemon has ended: %s", p.bad)
-		case <-time.After(10 * time.Millisecond):
-			_, private, _ := takes(p.cmd.Process.Pid)
-			most = max(most, private)
+	r := p.lieTo(engines, liars, func() {}, func(crowd *crowd) {
+		for range 20 { // it is still served
+			<-crowd.steps
 		}
-		require.Empty(t, crowd.wrong())
-	}
-	during := p.kvFacts()
-	for range 20 { // it is still served
-		<-crowd.steps
-	}
-	p.rests(crowd)
-	require.Empty(t, crowd.wrong())
-	end := time.Now().Add(patience)
-	var after kvFacts
-	for after = p.kvFacts(); after.Goroutines > before.Goroutines+2 || after.Descriptors > before.Descriptors; after = p.kvFacts() {
-		require.True(t, time.Now().Before(end), "before %+v, after %+v", before, after)
-	}
-	counts, lies := map[string]int{}, 0
-	for i := range outs {
-		var c map[string]int
-		require.NoError(t, json.Unmarshal([]byte(outs[i].String()), &c), &outs[i])
-		for what, n := range c {
-			counts[what] += n
-			lies += n
-		}
-	}
-	t.Logf("%d lies; the daemon: %.1f MiB of its own at most, heap %.1f MiB before, %.1f during, %.1f after; goroutines %d, %d, %d; descriptors %d, %d, %d",
-		lies, mib(most), mib(before.Heap), mib(during.Heap), mib(after.Heap), before.Goroutines, during.Goroutines, after.Goroutines,
-		before.Descriptors, during.Descriptors, after.Descriptors)
-	for _, all := range []map[string]int{counts, crowd.counts} {
-		for _, what := range slices.Sorted(maps.Keys(all)) {
-			t.Logf("%12d %s", all[what], what)
-		}
-	}
-	require.GreaterOrEqual(t, lies, *kvLieCount/liars*liars)
-	require.Less(t, after.Heap, before.Heap+64<<20)
+		p.rests(crowd)
+	})
+	require.GreaterOrEqual(t, r.lies, *kvLieCount/liarProcesses*liarProcesses)
+	require.Less(t, r.after.Heap, r.before.Heap+64<<20)
 	if !failpoint.Enabled { // the race detector takes more
-		require.Less(t, most, int64(kvLieMemory))
+		require.Less(t, r.most, int64(kvLieMemory))
 	}
 	p.end()
 	require.Empty(t, p.bad)

@@ -3,13 +3,8 @@
 package daemontest
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
-	"maps"
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -35,11 +30,7 @@ const (
 // TestLies lets processes lie to a daemon. Honest clients beside them see right answers and keep what they
 // have, and what the daemon takes is bounded, and is as before when the liars are gone.
 func TestLies(t *testing.T) {
-	seed := *lieSeed
-	for seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-lies.seed %d", seed)
+	seed := seedOf(t, "lies.seed", *lieSeed)
 	d := daemonRole{Dir: folder(t), Size: 64 << 20, Grace: patience, Limits: daemon.Limits{MaxConnections: 128, MaxSessions: 128, MaxLeases: 512, MaxHeld: 16 << 20}}
 	p := d.start(t, "")
 	require.True(t, p.wait("ready"))
@@ -47,83 +38,40 @@ func TestLies(t *testing.T) {
 	defer stop()
 
 	keeper := newKeeper(t, &d)
-	before := p.facts()
-	// An honest load, in a process of its own.
-	crowd := newCrowd(t)
-	crowd.add(role{Client: &clientRole{Socket: d.socket(), Dir: d.Dir, Space: "honest", Objects: killObjects, Sessions: 3, Seed: seed}})
-
-	var outs [liarProcesses]bytes.Buffer
-	ended := make(chan error, liarProcesses)
-	for i := range outs {
-		cmd := child(t, role{Liar: &liarRole{LieOptions{Socket: d.socket(), Victim: keeper.c.Session(), Requests: *lieCount / liarProcesses, Liars: 6, Seed: seed + uint64(i)}}})
-		cmd.Stdout = &outs[i]
-		require.NoError(t, start(cmd))
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		go func() { ended <- cmd.Wait() }()
+	load := role{Client: &clientRole{Socket: d.socket(), Dir: d.Dir, Space: "honest", Objects: killObjects, Sessions: 3, Seed: seed}}
+	var liars []role
+	for i := range uint64(liarProcesses) {
+		liars = append(liars, role{Liar: &liarRole{LieOptions{
+			Socket: d.socket(), Victim: keeper.c.Session(), Requests: *lieCount / liarProcesses, Liars: 6, Seed: seed + i,
+		}}})
 	}
-	most, looks := int64(0), 0
-	slowest := time.Duration(0)
-	for running := liarProcesses; running > 0; {
-		select {
-		case err := <-ended:
-			require.NoError(t, err, "liars: %s, %s", &outs[0], &outs[1])
-			running--
-		case <-p.ended:
-			t.Fatalf("the daemon has ended: %s", p.bad)
-		case <-time.After(time.Millisecond):
-			begin := time.Now()
-			keeper.look(ctx)
-			slowest = max(slowest, time.Since(begin))
-			looks++
-			_, private, _ := takes(p.cmd.Process.Pid)
-			most = max(most, private)
+	looks, steps, slowest := 0, 0, time.Duration(0)
+	look := func() {
+		begin := time.Now()
+		keeper.look(ctx)
+		slowest = max(slowest, time.Since(begin))
+		looks++
+	}
+	r := p.lieTo(load, liars, look, func(crowd *crowd) {
+		crowd.end()
+		steps = len(crowd.steps)
+		for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) { // all of theirs ends with them
+			reply, err := keeper.c.Stat(ctx, wire.Request{List: true})
+			require.NoError(t, err)
+			if reply.State.Sessions == 1 && reply.State.Leases == 1 && len(reply.Leases) == 1 && reply.State.Fetches == 0 && !reply.State.Clearing {
+				break
+			}
+			require.True(t, time.Now().Before(end), "they have left %+v, %d leases", reply.State, len(reply.Leases))
 		}
-		require.Empty(t, crowd.wrong())
-	}
-	during := p.facts()
-	crowd.end()
-	require.Empty(t, crowd.wrong())
-	steps := len(crowd.steps)
-
-	// All of theirs ends with them.
-	end := time.Now().Add(patience)
-	var reply *wire.Reply
-	for {
-		var err error
-		reply, err = keeper.c.Stat(ctx, wire.Request{List: true})
-		require.NoError(t, err)
-		if reply.State.Sessions == 1 && reply.State.Leases == 1 && len(reply.Leases) == 1 && reply.State.Fetches == 0 && !reply.State.Clearing {
-			break
-		}
-		require.True(t, time.Now().Before(end), "they have left %+v, %d leases", reply.State, len(reply.Leases))
-		time.Sleep(5 * time.Millisecond)
-	}
-	keeper.look(ctx)
-	var after facts
-	for after = p.facts(); after.Goroutines > before.Goroutines+2 || after.Descriptors > before.Descriptors; after = p.facts() {
-		require.True(t, time.Now().Before(end), "before %+v, after %+v", before, after)
-	}
-	counts, lies := map[string]int{}, 0
-	for i := range outs {
-		var c map[string]int
-		require.NoError(t, json.Unmarshal(outs[i].Bytes(), &c), &outs[i])
-		for what, n := range c {
-			counts[what] += n
-			lies += n
-		}
-	}
-	t.Logf("%d lies; beside them %d steps of honest sessions and %d looks at %d objects, the slowest %v; the daemon: %.1f MiB of its own at most, heap %.1f MiB before, "+
-		"%.1f during, %.1f after; goroutines %d, %d, %d; descriptors %d, %d, %d", lies, steps, looks, kept, slowest, mib(most), mib(before.Heap), mib(during.Heap), mib(after.Heap),
-		before.Goroutines, during.Goroutines, after.Goroutines, before.Descriptors, during.Descriptors, after.Descriptors)
-	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		t.Logf("%12d %s", counts[what], what)
-	}
-	for _, r := range during.Counters.Refused {
+		keeper.look(ctx)
+	})
+	t.Logf("beside them %d steps of honest sessions and %d looks at %d objects, the slowest %v", steps, looks, kept, slowest)
+	for _, r := range r.during.Refused {
 		t.Logf("%12d refused: %s", r.Count, r.Kind)
 	}
-	require.GreaterOrEqual(t, lies, *lieCount)
-	require.Less(t, most, int64(lieMemory))
-	require.Less(t, after.Heap, before.Heap+32<<20)
+	require.GreaterOrEqual(t, r.lies, *lieCount)
+	require.Less(t, r.most, int64(lieMemory))
+	require.Less(t, r.after.Heap, r.before.Heap+32<<20)
 	require.Positive(t, steps)
 	require.NoError(t, keeper.c.Release(ctx, wire.Request{Leases: []string{keeperLease}}))
 	p.end()

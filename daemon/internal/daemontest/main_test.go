@@ -4,6 +4,7 @@ package daemontest
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"runtime"
@@ -26,7 +27,6 @@ type role struct {
 	Honest   *honestRole
 	Attacker *attackerRole
 
-	KVDaemon *kvDaemonRole
 	KVClient *kvClientRole
 	KVLiar   *kvLiarRole
 }
@@ -53,8 +53,6 @@ func TestMain(m *testing.M) {
 		r.Honest.run()
 	case r.Attacker != nil:
 		r.Attacker.run()
-	case r.KVDaemon != nil:
-		r.KVDaemon.run()
 	case r.KVClient != nil:
 		r.KVClient.run()
 	case r.KVLiar != nil:
@@ -96,6 +94,16 @@ var (
 		}()
 	})
 )
+
+// seedOf returns the seed that a flag has, or makes one up.
+func seedOf(t *testing.T, name string, seed uint64) uint64 {
+	t.Helper()
+	for seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-%s %d", name, seed)
+	return seed
+}
 
 // folder makes a folder whose name is short enough for sockets, and removes it at the end.
 func folder(t *testing.T) string {

@@ -67,7 +67,8 @@ func (e *Engine) places(context []byte, from, to int) ([]object, error) {
 		slot, _ := v.(map[string]any)
 		offset, length := integer(slot["offset"]), integer(slot["length"])
 		o := object{chunk: from + at(chunks, i, i), group: at(groups, i, 0)}
-		if offset < 0 || length < 0 || offset+length > len(e.segment) || o.chunk < from || o.chunk >= to || o.group < 0 || o.group >= len(e.o.Layers) {
+		if offset < 0 || length < 0 || offset+length > len(e.segment) || o.chunk < from || o.chunk >= to ||
+			o.group < 0 || o.group >= len(e.o.Layers) {
 			return nil, fmt.Errorf("%w: %v", errAnswer, c)
 		}
 		o.bytes = e.segment[offset : offset+length]

@@ -90,7 +90,8 @@ func Connect(ctx context.Context, o Options) (_ *Engine, err error) {
 	if !o.Inline {
 		return e, nil
 	}
-	// The process may well map the segment, for other engines of it: that a worker does not is known by its first store.
+	// The process may well map the segment, for other engines of it: that a worker does not is known by its
+	// first store.
 	r := &Request{ID: "first", Prompt: NewPrompt(-1, 1, e.Chunk)}
 	return e, again(ctx, func() error {
 		_, err := e.Store(ctx, r, 0, 1, func() {})
@@ -101,7 +102,9 @@ func Connect(ctx context.Context, o Options) (_ *Engine, err error) {
 func (e *Engine) dial() (*client, error) {
 	conn, err := grpc.NewClient(e.o.Target, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond},
+			Backoff: backoff.Config{
+				BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, MaxDelay: 200 * time.Millisecond,
+			},
 			MinConnectTimeout: 5 * time.Second,
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30), grpc.MaxCallSendMsgSize(1<<30)))
@@ -152,7 +155,8 @@ func Lost(err error) bool {
 		if !ok || s.Code() != codes.Unavailable {
 			continue
 		}
-		for _, text := range []string{"error reading from server", "connection error", "transport is closing", "closing transport", "connection reset", "broken pipe"} {
+		for _, text := range []string{"error reading from server", "connection error", "transport is closing",
+			"closing transport", "connection reset", "broken pipe"} {
 			if strings.Contains(s.Message(), text) {
 				return true
 			}
@@ -181,7 +185,8 @@ func (e *Engine) agree(ctx context.Context, c *client) error {
 			return err
 		}
 		p := &mp.NegotiateChunkSizeResponse{}
-		err := e.call(ctx, c, "ManagementService/NegotiateChunkSize", &mp.NegotiateChunkSizeRequest{RequiredChunkAlignment: int64(e.o.Block)}, p)
+		err := e.call(ctx, c, "ManagementService/NegotiateChunkSize",
+			&mp.NegotiateChunkSizeRequest{RequiredChunkAlignment: int64(e.o.Block)}, p)
 		e.Chunk = int(p.ChunkSize)
 		return err
 	})
@@ -194,15 +199,16 @@ func (e *Engine) begin(ctx context.Context, w *worker) error {
 	}
 	q := &mp.RegisterKvCacheEngineDrivenContextRequest{
 		InstanceId: w.instance, ModelName: e.o.Model, WorldSize: int64(e.o.World), BlockSize: int64(e.o.Block),
-		NumLayers: int64(e.o.Layers[0]), HiddenDimSize: int64(e.o.Hidden), DtypeStr: "float32", UseMla: true, NumPhysicalSlots: int64(e.Chunk),
+		NumLayers: int64(e.o.Layers[0]), HiddenDimSize: int64(e.o.Hidden), DtypeStr: "float32", UseMla: true,
+		NumPhysicalSlots: int64(e.Chunk),
 	}
 	for g, layers := range e.o.Layers {
 		if len(e.o.Layers) == 1 {
 			break
 		}
 		q.GroupLayouts = append(q.GroupLayouts, &mp.GroupLayout{
-			NumLayers: int64(layers), HiddenDimSize: int64(e.o.Hidden), DtypeStr: "float32", TokensPerBlock: int64(e.o.Block), KvSize: 1,
-			WindowChunks: int64(min(g, 1)),
+			NumLayers: int64(layers), HiddenDimSize: int64(e.o.Hidden), DtypeStr: "float32",
+			TokensPerBlock: int64(e.o.Block), KvSize: 1, WindowChunks: int64(min(g, 1)),
 		})
 	}
 	p := &mp.RegisterKvCacheEngineDrivenContextResponse{}
@@ -253,7 +259,8 @@ func (e *Engine) Unregister(ctx context.Context) error {
 	var errs []error
 	for _, w := range e.workers {
 		errs = append(errs, e.call(ctx, &w.client, "EngineDrivenService/UnregisterKvCacheEngineDrivenContext",
-			&mp.UnregisterKvCacheEngineDrivenContextRequest{InstanceId: w.instance}, &mp.UnregisterKvCacheEngineDrivenContextResponse{}))
+			&mp.UnregisterKvCacheEngineDrivenContextRequest{InstanceId: w.instance},
+			&mp.UnregisterKvCacheEngineDrivenContextResponse{}))
 	}
 	return errors.Join(errs...)
 }

@@ -89,7 +89,10 @@ type session struct {
 
 // request is one request of an engine, from its look-up to its end.
 func (s *session) request(ctx context.Context) error {
-	r := &Request{ID: fmt.Sprint("req-", requests.Add(1)), Prompt: NewPrompt(s.rng.IntN(s.o.Prompts), 1+s.rng.IntN(s.o.Chunks), s.e.Chunk)}
+	r := &Request{
+		ID:     fmt.Sprint("req-", requests.Add(1)),
+		Prompt: NewPrompt(s.rng.IntN(s.o.Prompts), 1+s.rng.IntN(s.o.Chunks), s.e.Chunk),
+	}
 	if n := s.rng.IntN(s.o.Salts); n > 0 {
 		r.Salt = fmt.Sprint("salt-", n)
 	}

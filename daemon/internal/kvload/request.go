@@ -23,8 +23,8 @@ var errAnswer = errors.New("kvload: the server's answer is wrong")
 
 func (e *Engine) key(r *Request, w *worker, from, to int) *mp.IpcCacheServerKey {
 	k := &mp.IpcCacheServerKey{
-		ModelName: e.o.Model, WorldSize: int64(e.o.World), Start: int64(from * e.Chunk), End: int64(to * e.Chunk), RequestId: r.ID,
-		CacheSalt: r.Salt, NumKvReaders: 1, Tokens: r.Prompt.packed,
+		ModelName: e.o.Model, WorldSize: int64(e.o.World), Start: int64(from * e.Chunk), End: int64(to * e.Chunk),
+		RequestId: r.ID, CacheSalt: r.Salt, NumKvReaders: 1, Tokens: r.Prompt.packed,
 	}
 	if e.o.Old {
 		k.Tokens = r.Prompt.varints
@@ -39,7 +39,8 @@ func (e *Engine) key(r *Request, w *worker, from, to int) *mp.IpcCacheServerKey 
 func (e *Engine) Ask(ctx context.Context, r *Request, from, to int) error {
 	q := &mp.LookupRequest{Key: e.key(r, nil, from, to), TpSize: int64(e.o.World)}
 	if !e.o.Old { // how many tokens the engine has computed itself: a hint, in each look-up
-		q.Key.EncodedRequestConfigs = msgp.AppendInt(msgp.AppendString(msgp.AppendMapHeader(nil, 1), "lmcache.hint.engine_computed_tokens"), from*e.Chunk)
+		q.Key.EncodedRequestConfigs = msgp.AppendInt(msgp.AppendString(msgp.AppendMapHeader(nil, 1),
+			"lmcache.hint.engine_computed_tokens"), from*e.Chunk)
 	}
 	return e.call(ctx, e.scheduler, "LookupService/Lookup", q, &mp.LookupResponse{})
 }
@@ -49,7 +50,8 @@ func (e *Engine) Ask(ctx context.Context, r *Request, from, to int) error {
 func (e *Engine) Status(ctx context.Context, r *Request) (int, error) {
 	for ; ; time.Sleep(time.Millisecond) {
 		p := &mp.QueryPrefetchStatusResponse{}
-		if err := e.call(ctx, e.scheduler, "LookupService/QueryPrefetchStatus", &mp.QueryPrefetchStatusRequest{RequestId: r.ID}, p); err != nil {
+		if err := e.call(ctx, e.scheduler, "LookupService/QueryPrefetchStatus",
+			&mp.QueryPrefetchStatusRequest{RequestId: r.ID}, p); err != nil {
 			return 0, err
 		}
 		if p.ChunkCount != nil {
@@ -69,7 +71,8 @@ func (e *Engine) Free(ctx context.Context, r *Request, from, to, extraFrom, extr
 
 // End ends a request.
 func (e *Engine) End(ctx context.Context, r *Request) error {
-	return e.call(ctx, e.scheduler, "LookupService/EndSession", &mp.EndSessionRequest{RequestId: r.ID}, &mp.EndSessionResponse{})
+	return e.call(ctx, e.scheduler, "LookupService/EndSession", &mp.EndSessionRequest{RequestId: r.ID},
+		&mp.EndSessionResponse{})
 }
 
 // Load loads a range by all workers, and verifies every byte. It reports whether all was there. between is called
@@ -79,14 +82,16 @@ func (e *Engine) Load(ctx context.Context, r *Request, from, to int, between fun
 	for _, w := range e.workers {
 		k := e.key(r, w, from, to)
 		p := &mp.PrepareRetrieveResponse{}
-		err := e.call(ctx, &w.client, "EngineDrivenService/PrepareRetrieve", &mp.PrepareRetrieveRequest{Key: k, InstanceId: w.instance}, p)
+		err := e.call(ctx, &w.client, "EngineDrivenService/PrepareRetrieve",
+			&mp.PrepareRetrieveRequest{Key: k, InstanceId: w.instance}, p)
 		if err == nil && p.Success {
 			between()
 			err = e.verify(r, w, p, from, to)
 		}
 		all = all && err == nil && p.Success
 		if err2 := again(ctx, func() error { // which always follows
-			return e.call(ctx, &w.client, "EngineDrivenService/CommitRetrieve", &mp.CommitRetrieveRequest{Key: k, InstanceId: w.instance},
+			return e.call(ctx, &w.client, "EngineDrivenService/CommitRetrieve",
+				&mp.CommitRetrieveRequest{Key: k, InstanceId: w.instance},
 				&mp.CommitRetrieveResponse{})
 		}); err == nil {
 			err = err2
@@ -118,11 +123,13 @@ func (e *Engine) verify(r *Request, w *worker, p *mp.PrepareRetrieveResponse, fr
 	for _, o := range got {
 		at := [2]int{o.chunk, o.group}
 		if seen[at] || o.group > 0 && o.chunk != to-1 || len(o.bytes) != e.bytes(o.group) {
-			return fmt.Errorf("%w: chunk %d of group %d with %d bytes, in a load of %d to %d", errAnswer, o.chunk, o.group, len(o.bytes), from, to)
+			return fmt.Errorf("%w: chunk %d of group %d with %d bytes, in a load of %d to %d",
+				errAnswer, o.chunk, o.group, len(o.bytes), from, to)
 		}
 		seen[at] = true
 		if !r.Prompt.same(o.bytes, o.chunk, e.identity(r, w, o.group)) {
-			return fmt.Errorf("%w: wrong bytes of chunk %d of group %d of %s, in a load of %d to %d: %.32x", errAnswer, o.chunk, o.group, r.ID, from, to, o.bytes)
+			return fmt.Errorf("%w: wrong bytes of chunk %d of group %d of %s, in a load of %d to %d: %.32x",
+				errAnswer, o.chunk, o.group, r.ID, from, to, o.bytes)
 		}
 	}
 	return nil
@@ -139,7 +146,8 @@ func (e *Engine) Store(ctx context.Context, r *Request, from, to int, between fu
 	for _, w := range e.workers {
 		k := e.key(r, w, from, to)
 		p := &mp.PrepareStoreResponse{}
-		if err := e.call(ctx, &w.client, "EngineDrivenService/PrepareStore", &mp.PrepareStoreRequest{Key: k, InstanceId: w.instance}, p); err != nil {
+		if err := e.call(ctx, &w.client, "EngineDrivenService/PrepareStore",
+			&mp.PrepareStoreRequest{Key: k, InstanceId: w.instance}, p); err != nil {
 			return s, err
 		}
 		q := &mp.CommitStoreRequest{Key: k, InstanceId: w.instance}
@@ -157,14 +165,16 @@ func (e *Engine) Store(ctx context.Context, r *Request, from, to int, between fu
 			s.Objects += len(slots)
 			for _, o := range slots {
 				if len(o.bytes) != e.bytes(o.group) {
-					return s, fmt.Errorf("%w: room of %d bytes for an object of %d", errAnswer, len(o.bytes), e.bytes(o.group))
+					return s, fmt.Errorf("%w: room of %d bytes for an object of %d",
+						errAnswer, len(o.bytes), e.bytes(o.group))
 				}
 				r.Prompt.fill(o.bytes, o.chunk, e.identity(r, w, o.group))
 			}
 			between()
 			for _, o := range slots {
 				if !r.Prompt.same(o.bytes, o.chunk, e.identity(r, w, o.group)) {
-					return s, fmt.Errorf("%w: what was reserved for chunk %d of %s is another's", errAnswer, o.chunk, r.ID)
+					return s, fmt.Errorf("%w: what was reserved for chunk %d of %s is another's",
+						errAnswer, o.chunk, r.ID)
 				}
 			}
 		}

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer returns the process that made a connection of a unix socket, and its user. The process can be watched if the kernel gave
-// a pidfd of it, which all since 5.3 do for what they can see, and those since 6.5 for all. The error is ErrDead of a process that
-// is gone already.
+// Peer returns the process that made a connection of a unix socket, and its user. The process can be watched
+// if the kernel gave a pidfd of it, which all since 5.3 do for what they can see, and those since 6.5 for
+// all. The error is ErrDead of a process that is gone already.
 func Peer(conn syscall.Conn) (p *Process, user uint32, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -49,7 +49,8 @@ func Open(id ID) (*Process, error) {
 		return nil, fmt.Errorf("daemon: process %v is not identified", id)
 	}
 	if own := namespace(); id.Namespace != 0 && own != id.Namespace {
-		return nil, fmt.Errorf("daemon: process %d is one of PID namespace %d, and this is %d", id.PID, id.Namespace, own)
+		return nil, fmt.Errorf("daemon: process %d is one of PID namespace %d, and this is %d",
+			id.PID, id.Namespace, own)
 	}
 	p, err := open(id.PID)
 	if err != nil {
@@ -110,8 +111,8 @@ func fromFD(fd, pid int) (*Process, error) {
 	return p, nil
 }
 
-// inodeOf returns what identifies the process of a pidfd, on kernels whose pidfds have a file system of their own, from 6.9
-// on: before that, all have the same inode.
+// inodeOf returns what identifies the process of a pidfd, on kernels whose pidfds have a file system of their
+// own, from 6.9 on: before that, all have the same inode.
 func inodeOf(fd int) uint64 {
 	var fs unix.Statfs_t
 	var st unix.Stat_t
@@ -143,7 +144,8 @@ func (p *Process) wait() bool {
 	return raw.Read(func(fd uintptr) bool { return exited(int(fd)) }) == nil
 }
 
-// startOf returns when the process with a number started: field 22 of its stat file. The name in field 2 may have any characters.
+// startOf returns when the process with a number started: field 22 of its stat file. The name in field 2 may
+// have any characters.
 func startOf(pid int) (uint64, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -92,7 +92,8 @@ func (r *Registry) clear(which spaces, who ...any) error {
 	if !ok {
 		return fmt.Errorf("%w: many spaces are being cleared already; ask again when they are", ErrLimit)
 	}
-	r.clearing.Info(r.log, "objects are being deleted, as a client wants", append([]any{"space", which.text}, who...)...)
+	r.clearing.Info(r.log, "objects are being deleted, as a client wants",
+		append([]any{"space", which.text}, who...)...)
 	if start {
 		r.background.Go(func() {
 			for which, more := r.nextToClear(); more; which, more = r.nextToClear() {
@@ -155,7 +156,8 @@ func (r *Registry) clearSpaces(which spaces) {
 		return // the daemon ends
 	}
 	if last != nil {
-		r.uncleared.Warn(r.log, "objects could not be deleted", "space", which.text, "deleted", deleted, "in use", kept, "not deleted", failed, "error", last)
+		r.uncleared.Warn(r.log, "objects could not be deleted", "space", which.text, "deleted", deleted, "in use", kept,
+			"not deleted", failed, "error", last)
 		return
 	}
 	r.cleared.Info(r.log, "objects were deleted", "space", which.text, "deleted", deleted, "in use", kept)

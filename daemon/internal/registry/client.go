@@ -117,7 +117,8 @@ func (r *Registry) died(c *Client) {
 	r.removeUnused(c)
 	r.mu.Unlock()
 	if ended > 0 {
-		r.ended.Info(r.log, "a process has ended, and so have its leases", "pid", c.PID(), "sessions", len(sessions), "leases", ended)
+		r.ended.Info(r.log, "a process has ended, and so have its leases", "pid", c.PID(), "sessions", len(sessions),
+			"leases", ended)
 	}
 }
 

@@ -15,12 +15,14 @@ import (
 func (r *Registry) Identify(conn net.Conn) (*Client, error) {
 	raw, ok := conn.(syscall.Conn)
 	if !ok {
-		return nil, fmt.Errorf("%w: the connection is a %T and no unix socket, so its process can't be identified", ErrOwner, conn)
+		return nil, fmt.Errorf("%w: the connection is a %T and no unix socket, so its process can't be identified",
+			ErrOwner, conn)
 	}
 	p, user, err := process.Peer(raw)
 	if err != nil {
 		kind := ErrOwner
-		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) { // that passes
+		// that passes
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
 			kind = ErrLimit
 		}
 		return nil, fmt.Errorf("%w: the process of the connection can't be identified: %w", kind, err)
@@ -28,7 +30,8 @@ func (r *Registry) Identify(conn net.Conn) (*Client, error) {
 	if own := os.Geteuid(); int(user) != own {
 		p.Close()
 		r.otherUser.Warn(r.log, "a client of another user was refused", "user", user, "pid", p.ID().PID)
-		return nil, fmt.Errorf("%w: you are user %d, and the daemon serves user %d only; run both as one user", ErrOwner, user, own)
+		return nil, fmt.Errorf("%w: you are user %d, and the daemon serves user %d only; run both as one user",
+			ErrOwner, user, own)
 	}
 	return r.Enter(p)
 }

@@ -180,14 +180,16 @@ func (r *Registry) Check() error {
 	}
 	for c, n := range perClient {
 		entered += c.entered
-		if n.sessions != len(c.sessions) || n.leases != c.leases || n.charged != c.charged || visits[c] != c.visit.connections {
+		if n.sessions != len(c.sessions) || n.leases != c.leases || n.charged != c.charged ||
+			visits[c] != c.visit.connections {
 			return fmt.Errorf("a client has %d sessions, %d of them connected, %d leases and %+v, and should have %+v, %d connected", len(c.sessions), c.visit.connections, c.leases, c.charged, *n, visits[c])
 		}
 		if c.entered == 0 && len(c.sessions) == 0 {
 			return fmt.Errorf("a client has neither connections nor sessions")
 		}
 	}
-	if n := r.counts; n.Leases != leases || n.Waiting != waiting || n.Held != held || n.Connected != connected || r.entered != entered {
+	if n := r.counts; n.Leases != leases || n.Waiting != waiting || n.Held != held || n.Connected != connected ||
+		r.entered != entered {
 		return fmt.Errorf("the counts are %+v, with %d connections; there are %d leases, %d waiting, %d bytes, %d connections", n, r.entered, leases, waiting, held, entered)
 	}
 	return nil

@@ -66,7 +66,9 @@ func (l *lease) noteInterest(keys []tier.Key, placed []tier.Placed, prefix bool)
 		case w.add(k, now, until, r.maxInterest):
 			l.interest = until
 		default:
-			placed[i] = tier.Placed{Err: fmt.Errorf("object %v is on its way, and so are %d others that the process wants; ask again later: %w", k, len(w.until), tier.ErrFull)}
+			placed[i] = tier.Placed{
+				Err: fmt.Errorf("object %v is on its way, and so are %d others that the process wants; ask again later: %w", k, len(w.until), tier.ErrFull),
+			}
 			refused = append(refused, k)
 		}
 	}

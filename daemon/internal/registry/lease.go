@@ -46,7 +46,9 @@ func (s *session) open(l *lease, name string, d time.Duration) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.t, err = r.store.Lease(context.Background(), tier.LeaseOptions{ID: s.key + "/" + name, Owner: s.owner, Until: until.Add(slack), Account: l})
+	l.t, err = r.store.Lease(context.Background(), tier.LeaseOptions{
+		ID: s.key + "/" + name, Owner: s.owner, Until: until.Add(slack), Account: l,
+	})
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -81,7 +83,8 @@ func (s *session) add(name string) (*lease, error) {
 		return nil, fmt.Errorf("%w: process %d has %d leases and others have %d, which leaves it no more; release some, or raise max-leases, for a new segment",
 			ErrLimit, s.client.PID(), mine, all-mine)
 	case len(s.leases) >= limits.Leases:
-		return nil, fmt.Errorf("%w: session %s has %d leases; release some, or raise max-session-leases", ErrLimit, s.id(), len(s.leases))
+		return nil, fmt.Errorf("%w: session %s has %d leases; release some, or raise max-session-leases",
+			ErrLimit, s.id(), len(s.leases))
 	}
 	return r.addLease(s, name), nil
 }

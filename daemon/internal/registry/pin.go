@@ -72,33 +72,23 @@ func (l *lease) pin(keys []tier.Key, prefix bool) []tier.Placed {
 }
 
 // Objects returns how many objects a lease has.
-func (u *Session) Objects(name string) int {
-	l, err := u.begin(name)
-	if err != nil {
-		return 0
-	}
-	defer u.s.request.Unlock()
-	if l == nil {
-		return 0
-	}
-	now := l.t.Summary()
-	return now.Pinned + now.Reserved
+func (u *Session) Objects(name string) (n int) {
+	_ = u.within(name, func(l *lease) { // what has ended has none
+		now := l.t.Summary()
+		n = now.Pinned + now.Reserved
+	})
+	return n
 }
 
 // Keys returns the objects that a lease has of a space, in the order of their names.
-func (u *Session) Keys(name, space string) ([]tier.Key, error) {
-	l, err := u.begin(name)
-	if err != nil {
-		return nil, err
-	}
-	defer u.s.request.Unlock()
-	if l == nil {
-		return nil, nil
-	}
-	st := l.t.State()
-	keys := slices.DeleteFunc(slices.Concat(st.Pinned, st.Reserved), func(k tier.Key) bool { return k.Space != space })
-	slices.SortFunc(keys, func(a, b tier.Key) int { return strings.Compare(a.Name, b.Name) })
-	return keys, nil
+func (u *Session) Keys(name, space string) (keys []tier.Key, err error) {
+	err = u.within(name, func(l *lease) {
+		st := l.t.State()
+		keys = slices.DeleteFunc(slices.Concat(st.Pinned, st.Reserved),
+			func(k tier.Key) bool { return k.Space != space })
+		slices.SortFunc(keys, func(a, b tier.Key) int { return strings.Compare(a.Name, b.Name) })
+	})
+	return keys, err
 }
 
 // Get returns where objects are that a lease has. The errors are tier.ErrPending, beside the place, of what
@@ -123,24 +113,18 @@ func (u *Session) Get(name string, keys []tier.Key) ([]tier.Placed, error) {
 
 // noLease is the answer about what a lease is asked for that is not there.
 func noLease(name string) error {
-	return fmt.Errorf("there is no lease %q: it was released, its time has passed, or it had nothing: %w", name, tier.ErrEnded)
+	return fmt.Errorf("there is no lease %q: it was released, its time has passed, or it had nothing: %w",
+		name, tier.ErrEnded)
 }
 
 // Unpin gives up what a lease pins, and its interest in what is pending. What is not there is skipped.
 func (u *Session) Unpin(name string, keys []tier.Key) error {
-	l, err := u.begin(name)
-	if err != nil {
-		return err
-	}
-	defer u.s.request.Unlock()
-	if l == nil {
-		return nil
-	}
-	l.t.Unpin(keys)
-	failpoint.Hit("daemon.unpinned")
-	l.dropInterest(keys)
-	l.releaseEmpty()
-	return nil
+	return u.within(name, func(l *lease) {
+		l.t.Unpin(keys)
+		failpoint.Hit("daemon.unpinned")
+		l.dropInterest(keys)
+		l.releaseEmpty()
+	})
 }
 
 // Release ends leases, in order, up to the first one that is large: of that it gives up some, and returns the

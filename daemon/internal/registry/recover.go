@@ -36,7 +36,8 @@ func (r *Registry) recover() error {
 	defer r.mu.Unlock()
 	r.counts.EndedByExit += uint64(released)
 	if n := r.counts.Leases + released; n > 0 {
-		r.log.Info("took leases over", "leases", r.counts.Leases, "sessions", len(r.sessions), "of the dead", released, "grace", r.grace)
+		r.log.Info("took leases over", "leases", r.counts.Leases, "sessions", len(r.sessions), "of the dead", released,
+			"grace", r.grace)
 	}
 	return nil
 }
@@ -127,7 +128,9 @@ func (s *session) recoverLease(c *Client, name string, st tier.LeaseState) (dead
 	if st.Until.IsZero() { // no registry's: ours end
 		rest = r.Limits().Longest
 	}
-	l.t, err = r.store.Lease(context.Background(), tier.LeaseOptions{ID: st.ID, Owner: st.Owner, Until: st.Until, Account: l})
+	l.t, err = r.store.Lease(context.Background(), tier.LeaseOptions{
+		ID: st.ID, Owner: st.Owner, Until: st.Until, Account: l,
+	})
 	if err != nil {
 		return false, err
 	}

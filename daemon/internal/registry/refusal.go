@@ -40,8 +40,8 @@ func KindOf(err error) Kind {
 		err  error
 		kind Kind
 	}{
-		{ErrOwner, Permission}, {process.ErrDead, Permission}, {ErrLimit, Busy}, {ErrTaken, Taken}, {ErrClosed, Closing}, {fs.ErrClosed, Closing},
-		{fs.ErrInvalid, Invalid},
+		{ErrOwner, Permission}, {process.ErrDead, Permission}, {ErrLimit, Busy}, {ErrTaken, Taken},
+		{ErrClosed, Closing}, {fs.ErrClosed, Closing}, {fs.ErrInvalid, Invalid},
 	} {
 		if errors.Is(err, k.err) {
 			return k.kind

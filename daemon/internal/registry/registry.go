@@ -102,8 +102,8 @@ type Counts struct {
 // Open opens the registry of a store, with what an earlier one had.
 func Open(o Options) (*Registry, error) {
 	r := &Registry{
-		store: o.Store, memory: o.Memory, maxInterest: maxInterest, grace: o.Grace, limits: o.Limits, log: o.Logger, clock: o.Now,
-		wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		store: o.Store, memory: o.Memory, maxInterest: maxInterest, grace: o.Grace, limits: o.Limits, log: o.Logger,
+		clock: o.Now, wake: make(chan struct{}, 1), stop: make(chan struct{}),
 		clients: map[*Client]struct{}{}, sessions: map[string]*session{}, graces: map[*session]time.Time{},
 	}
 	for _, l := range []*loglimit.Limit{&r.ended, &r.came, &r.went} { // engines start and end together

@@ -43,6 +43,11 @@ func (u *Session) Reserve(name string, objects []tier.Object, d time.Duration) (
 	if err != nil {
 		return nil, err
 	}
+	for i := range placed {
+		if errors.Is(placed[i].Err, tier.ErrFull) { // also for its parent, which says nothing of what is reserved
+			placed[i] = l.reserved(&objects[i], placed[i])
+		}
+	}
 	failpoint.Hit("daemon.reserved")
 	if !slices.ContainsFunc(placed, isPlaced) {
 		l.releaseEmpty()
@@ -55,7 +60,9 @@ func (l *lease) reserve(o *tier.Object, most int64) tier.Placed {
 	if err := o.Validate(); err != nil {
 		return tier.Placed{Err: err}
 	}
-	p := tier.Placed{Err: fmt.Errorf("object %v has %d bytes, and a process may have %d: %w", o.Key, o.Size, most, tier.ErrTooLarge)}
+	p := tier.Placed{
+		Err: fmt.Errorf("object %v has %d bytes, and a process may have %d: %w", o.Key, o.Size, most, tier.ErrTooLarge),
+	}
 	if o.Size <= most {
 		p = l.t.Reserve([]tier.Object{*o})[0]
 	}
@@ -63,6 +70,11 @@ func (l *lease) reserve(o *tier.Object, most int64) tier.Placed {
 		failpoint.Hit("daemon.reserve")
 		return p
 	}
+	return l.reserved(o, p)
+}
+
+// reserved answers for an object that the lease has reserved before; for any other the answer is p.
+func (l *lease) reserved(o *tier.Object, p tier.Placed) tier.Placed {
 	if own := l.t.Held([]tier.Key{o.Key})[0]; errors.Is(own.Err, tier.ErrPending) {
 		return again(o, own)
 	}
@@ -75,7 +87,10 @@ func again(o *tier.Object, own tier.Placed) tier.Placed {
 	same := bytes.Equal(was.Note, asked.Note)
 	was.Note, asked.Note, asked.Cost = nil, nil, was.Cost
 	if !same || !reflect.DeepEqual(was, asked) {
-		return tier.Placed{Err: fmt.Errorf("object %v is reserved already, with another description; abort it first: %w", o.Key, fs.ErrInvalid)}
+		return tier.Placed{
+			Err: fmt.Errorf("object %v is reserved already, with another description; abort it first: %w",
+				o.Key, fs.ErrInvalid),
+		}
 	}
 	own.Err = nil
 	return own
@@ -84,27 +99,21 @@ func again(o *tier.Object, own tier.Placed) tier.Placed {
 // Fill calls fill with the bytes of those keys that a lease has reserved. No end of the process ends the reservations
 // meanwhile: what a lease has lost may be another's.
 func (u *Session) Fill(name string, keys []tier.Key, fill func(i int, b []byte)) error {
-	l, err := u.begin(name)
-	if err != nil {
-		return err
-	}
-	defer u.s.request.Unlock()
-	if l == nil {
-		return nil
-	}
-	for i, p := range l.t.Held(keys) {
-		if errors.Is(p.Err, tier.ErrPending) {
-			fill(i, p.Bytes)
+	return u.within(name, func(l *lease) {
+		for i, p := range l.t.Held(keys) {
+			if errors.Is(p.Err, tier.ErrPending) {
+				fill(i, p.Bytes)
+			}
 		}
-	}
-	return nil
+	})
 }
 
 // Commit publishes what a lease has reserved, in order, and returns how many it published. With keep, objects
 // stay pinned, for at least d; 0 is the ordinary time. The error is tier.ErrEnded of what the lease has not
 // reserved and is not there; if it is there, it was committed, by an earlier call whose answer was lost, or
 // by somebody else.
-func (u *Session) Commit(name string, keys []tier.Key, keep bool, d time.Duration) (errs []error, published int, err error) {
+func (u *Session) Commit(name string, keys []tier.Key, keep bool,
+	d time.Duration) (errs []error, published int, err error) {
 	l, err := u.begin(name)
 	if err != nil {
 		return nil, 0, err

@@ -112,3 +112,20 @@ func TestTailDoesNotEvictItsHead(t *testing.T) {
 		require.NoError(t, f.Err, head[i])
 	}
 }
+
+// Whoever had no answer asks again: meanwhile the room for the parent may have gone.
+func TestReservedChildOfAParentWithoutRoom(t *testing.T) {
+	b := newBed(t, ordinary)
+	u := b.user(process.Unknown(), "session-1")
+	child := tier.Object{Key: key("child"), Size: 10, Parent: "parent"}
+	before, err := u.Reserve("l", []tier.Object{child}, time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, before[0].Err)
+	parent := tier.Object{Key: key("parent"), Size: 1 << 40}
+	placed, err := u.Reserve("l", []tier.Object{parent, child, {Key: key("other"), Size: 10, Parent: "parent"}}, time.Hour)
+	require.NoError(t, err)
+	require.ErrorIs(t, placed[0].Err, tier.ErrTooLarge)
+	require.NoError(t, placed[1].Err)
+	require.Equal(t, before[0].Offset, placed[1].Offset)
+	require.ErrorIs(t, placed[2].Err, tier.ErrFull)
+}

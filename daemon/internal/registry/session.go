@@ -51,7 +51,8 @@ type Session struct {
 // blank in it.
 func (r *Registry) Join(c *Client, protocol, id, label string, kick func()) (*Session, error) {
 	if id == "" || strings.ContainsAny(id, "/ ") || len(label) > MaxLabel {
-		return nil, fmt.Errorf("daemon: %q can't be a session, or its label has more than %d bytes: %w", id, MaxLabel, fs.ErrInvalid)
+		return nil, fmt.Errorf("daemon: %q can't be a session, or its label has more than %d bytes: %w",
+			id, MaxLabel, fs.ErrInvalid)
 	}
 	for {
 		s, err := r.session(c, sessionKey(protocol, id))
@@ -137,7 +138,8 @@ func (s *session) giveTo(c *Client) error {
 		// Who can't be identified is believed to be who he says he is: a session is a random text, and the
 		// user is the same.
 		if before.process.Compare(c.process) == process.Different && (!s.waiting || before.process.ID().Known()) {
-			return fmt.Errorf("%w: session %s belongs to process %d, and this is process %d; choose another session", ErrOwner, s.id(), before.PID(), c.PID())
+			return fmt.Errorf("%w: session %s belongs to process %d, and this is process %d; choose another session",
+				ErrOwner, s.id(), before.PID(), c.PID())
 		}
 		s.move(c)
 	}
@@ -181,6 +183,19 @@ func (u *Session) begin(name string) (*lease, error) {
 		return nil, ErrTaken
 	}
 	return s.leases[name], nil
+}
+
+// within does something in a request about a lease, unless there is none.
+func (u *Session) within(name string, do func(l *lease)) error {
+	l, err := u.begin(name)
+	if err != nil {
+		return err
+	}
+	defer u.s.request.Unlock()
+	if l != nil {
+		do(l)
+	}
+	return nil
 }
 
 // Leave ends the use of a session. Its leases stay, but for a process whose death can't be

@@ -56,7 +56,8 @@ func (s *session) depart() {
 		return
 	}
 	if v.announced != "" {
-		r.went.Info(r.log, "a client went", "pid", s.client.PID(), "client", v.announced, "after", time.Since(v.since).Round(time.Millisecond).String(),
+		r.went.Info(r.log, "a client went", "pid", s.client.PID(), "client", v.announced, "after",
+			time.Since(v.since).Round(time.Millisecond).String(),
 			"hits", v.use.Hits, "misses", v.use.Misses, "stored", v.use.Stored)
 	}
 	*v = visit{}
@@ -96,12 +97,16 @@ func (r *Registry) Visits(n int) []Visit {
 		if s.user == nil {
 			continue
 		}
-		x := Visit{Label: s.label, PID: s.client.PID(), Space: s.visit.space, Since: s.visit.since, Last: s.visit.last, Use: s.visit.use}
+		x := Visit{
+			Label: s.label, PID: s.client.PID(), Space: s.visit.space, Since: s.visit.since, Last: s.visit.last,
+			Use: s.visit.use,
+		}
 		x.Protocol, x.Session, _ = strings.Cut(s.key, "/")
 		out = append(out, x)
 	}
 	slices.SortFunc(out, func(a, b Visit) int {
-		return cmp.Or(cmp.Compare(a.PID, b.PID), strings.Compare(a.Label, b.Label), strings.Compare(a.Session, b.Session))
+		return cmp.Or(cmp.Compare(a.PID, b.PID), strings.Compare(a.Label, b.Label),
+			strings.Compare(a.Session, b.Session))
 	})
 	return out[:min(len(out), n)]
 }

@@ -39,7 +39,10 @@ type Abort []string
 // The error wraps [serde.ErrCorrupt] or [serde.ErrUnsupported].
 func (c *Codec) Decode(frames [][]byte) (any, error) {
 	if len(frames) < 2 || len(frames[0]) != 1 {
-		return nil, &codec.CorruptError{What: "message", Offset: -1, Want: "a type of one byte and a body", Got: fmt.Sprintf("%d frames", len(frames))}
+		return nil, &codec.CorruptError{
+			What: "message", Offset: -1, Want: "a type of one byte and a body", Got: fmt.Sprintf("%d frames",
+				len(frames)),
+		}
 	}
 	body := frames[1:]
 	switch t := frames[0][0]; t {
@@ -50,7 +53,9 @@ func (c *Codec) Decode(frames [][]byte) (any, error) {
 	case 3:
 		return decode(body, readCall)
 	default:
-		return nil, &codec.UnsupportedError{Text: fmt.Sprintf("serde: there is no message of the type %d; frontends send 0, 1 and 3", t)}
+		return nil, &codec.UnsupportedError{
+			Text: fmt.Sprintf("serde: there is no message of the type %d; frontends send 0, 1 and 3", t),
+		}
 	}
 }
 

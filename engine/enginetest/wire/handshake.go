@@ -52,7 +52,8 @@ func (c *Codec) EncodeReady(r *enginecore.Ready) ([]byte, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Rest)) {
 		if !slices.Contains(c.gen.ReadyFields, name) {
-			return nil, codec.Invalid("field "+name, "the ready message of vLLM %s has none; leave it out", c.gen.Version)
+			return nil, codec.Invalid("field "+name, "the ready message of vLLM %s has none; leave it out",
+				c.gen.Version)
 		}
 	}
 	if len(c.gen.ReadyFields) == 0 {
@@ -89,7 +90,8 @@ var readyFields = map[string]func(*enginecore.Ready) any{
 // DecodeInit reads the frontend's answer to HELLO. The error wraps [serde.ErrCorrupt] or
 // [serde.ErrUnsupported].
 func DecodeInit(b []byte) (*enginecore.Init, error) {
-	i, err := codec.Decode([][]byte{b}, func(d *codec.Decoder) (enginecore.Init, error) { return readInit(d, "init message") })
+	i, err := codec.Decode([][]byte{b},
+		func(d *codec.Decoder) (enginecore.Init, error) { return readInit(d, "init message") })
 	if err != nil {
 		return nil, err
 	}

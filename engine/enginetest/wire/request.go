@@ -49,7 +49,8 @@ func (c *Codec) readRequest(d *codec.Decoder) (*Request, error) {
 			return nil, err
 		}
 	}
-	if eos, isInt := q.SamplingParams["_eos_token_id"].(int64); isInt && eos == int64(uint32(eos)) && q.EOSTokenID == nil {
+	if eos, isInt := q.SamplingParams["_eos_token_id"].(int64); isInt && eos == int64(uint32(eos)) &&
+		q.EOSTokenID == nil {
 		token := uint32(eos)
 		q.EOSTokenID = &token
 		delete(q.SamplingParams, "_eos_token_id")

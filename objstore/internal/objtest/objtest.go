@@ -81,5 +81,7 @@ func Tensor(n int, b byte) *serde.Tensor {
 
 // Image returns an item with one field of n bytes b.
 func Image(n int, b byte) *serde.Item {
-	return &serde.Item{Modality: "image", Elems: []serde.Elem{{Key: "x", Data: Tensor(n, b), Field: serde.Field{Kind: serde.Batched}}}}
+	return &serde.Item{
+		Modality: "image", Elems: []serde.Elem{{Key: "x", Data: Tensor(n, b), Field: serde.Field{Kind: serde.Batched}}},
+	}
 }

@@ -38,7 +38,8 @@ type results struct {
 }
 
 // The four data calls, and the others of a request.
-var methods = []string{"Lookup", "QueryPrefetchStatus", "PrepareRetrieve", "CommitRetrieve", "PrepareStore", "CommitStore", "EndSession"}
+var methods = []string{"Lookup", "QueryPrefetchStatus", "PrepareRetrieve", "CommitRetrieve", "PrepareStore",
+	"CommitStore", "EndSession"}
 
 const (
 	promptChunks = 8 // of a request: the first four are found, and the others stored
@@ -98,7 +99,8 @@ func calls(ctx context.Context, b *bed, r *results) error {
 }
 
 // load lets sessions make requests for some time, each session with an engine of its own.
-func load(ctx context.Context, s *server, sessions int, seconds float64, number int) (times map[string]timed, calls int, cpu time.Duration, err error) {
+func load(ctx context.Context, s *server, sessions int, seconds float64,
+	number int) (times map[string]timed, calls int, cpu time.Duration, err error) {
 	times = map[string]timed{}
 	var mu sync.Mutex
 	var measuring atomic.Bool
@@ -144,7 +146,9 @@ func load(ctx context.Context, s *server, sessions int, seconds float64, number 
 			for n := 1; err == nil && time.Now().Before(end); n++ {
 				// Eight prompts begin alike, and the next eight with chunks that nobody has stored.
 				p := kvload.NewPrompt(number+i*512+n%512, promptChunks, e.Chunk)
-				err = request(ctx, e, &kvload.Request{ID: fmt.Sprint("r", number, "-", i, "-", n), Prompt: p, Salt: fmt.Sprint(n / 512)})
+				err = request(ctx, e, &kvload.Request{
+					ID: fmt.Sprint("r", number, "-", i, "-", n), Prompt: p, Salt: fmt.Sprint(n / 512),
+				})
 			}
 			errs <- err
 		}()
@@ -219,7 +223,9 @@ func lookups(ctx context.Context, b *bed, r *results) error {
 				}
 				begin := time.Now()
 				for ; stored < count; stored += lookupChunks {
-					q := &kvload.Request{ID: fmt.Sprint("s", stored), Prompt: kvload.NewPrompt(8*stored, lookupChunks, e.Chunk)}
+					q := &kvload.Request{
+						ID: fmt.Sprint("s", stored), Prompt: kvload.NewPrompt(8*stored, lookupChunks, e.Chunk),
+					}
 					for from := 0; from < lookupChunks; from += storeChunks {
 						if _, err := e.Store(ctx, q, from, from+storeChunks, func() {}); err != nil {
 							return err
@@ -238,7 +244,9 @@ func lookups(ctx context.Context, b *bed, r *results) error {
 				}
 				for i := range 100 {
 					n := i * 7919 % (count / lookupChunks) * lookupChunks
-					q := &kvload.Request{ID: fmt.Sprint("l", count, "-", i), Prompt: kvload.NewPrompt(8*n, lookupChunks, e.Chunk)}
+					q := &kvload.Request{
+						ID: fmt.Sprint("l", count, "-", i), Prompt: kvload.NewPrompt(8*n, lookupChunks, e.Chunk),
+					}
 					t := time.Now()
 					err := e.Ask(ctx, q, 0, lookupChunks)
 					if err != nil {
@@ -248,12 +256,14 @@ func lookups(ctx context.Context, b *bed, r *results) error {
 					if err != nil {
 						return err
 					}
-					r.lookups[k.name][count] = append(r.lookups[k.name][count], float64(time.Since(t).Nanoseconds())/1e3)
+					r.lookups[k.name][count] = append(r.lookups[k.name][count],
+						float64(time.Since(t).Nanoseconds())/1e3)
 					if err := e.End(ctx, q); err != nil {
 						return err
 					}
 					if found != lookupChunks {
-						return fmt.Errorf("%s has %d of %d chunks of a prompt, of %d chunks in all\n%s", k.name, found, lookupChunks, count, s.log)
+						return fmt.Errorf("%s has %d of %d chunks of a prompt, of %d chunks in all\n%s",
+							k.name, found, lookupChunks, count, s.log)
 					}
 				}
 				progress("%s with %d chunks after %v", k.name, count, time.Since(begin).Round(time.Second))

@@ -59,16 +59,20 @@ func (r *results) write(w io.Writer, b *bed) {
 		for _, m := range methods {
 			for _, p := range []float64{0.5, 0.99} {
 				key := fmt.Sprint(sessions, " ", m)
-				row(fmt.Sprintf("%s, %d sessions, p%g, µs", m, sessions, 100*p), "%.0f", func(s string) float64 { return r.calls[s][key].at(p) }, false)
+				row(fmt.Sprintf("%s, %d sessions, p%g, µs", m, sessions, 100*p), "%.0f",
+					func(s string) float64 { return r.calls[s][key].at(p) }, false)
 			}
 		}
-		row(fmt.Sprintf("calls for a second of CPU, %d sessions", sessions), "%.0f", func(s string) float64 { return r.perCore[s][sessions] }, true)
+		row(fmt.Sprintf("calls for a second of CPU, %d sessions", sessions), "%.0f",
+			func(s string) float64 { return r.perCore[s][sessions] }, true)
 	}
 	for _, n := range r.counts {
 		for _, p := range []float64{0.5, 0.99} {
-			row(fmt.Sprintf("look-up of 1,000 chunks among %d, p%g, µs", n, 100*p), "%.0f", func(s string) float64 { return r.lookups[s][n].at(p) }, false)
+			row(fmt.Sprintf("look-up of 1,000 chunks among %d, p%g, µs", n, 100*p), "%.0f",
+				func(s string) float64 { return r.lookups[s][n].at(p) }, false)
 		}
-		row(fmt.Sprintf("the server's own memory for a chunk, of %d, bytes", n), "%.0f", func(s string) float64 { return r.perChunk[s][n] }, false)
+		row(fmt.Sprintf("the server's own memory for a chunk, of %d, bytes", n), "%.0f",
+			func(s string) float64 { return r.perChunk[s][n] }, false)
 	}
 	row("SIGKILL to the next hit, slowest of 3, s", "%.2f", func(s string) float64 { return r.kills[s].at(1) }, false)
 	fmt.Fprintln(w, "\nA server that has lost what it had is given it again at once, so its next hit is that of an engine that computes in no time. Kept what they had:")

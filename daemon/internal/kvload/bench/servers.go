@@ -128,7 +128,8 @@ func (b *bed) start(ctx context.Context, k kind, chunk, mib, objects int) (*serv
 			if k.mode != "" {
 				cmd.Args = append(cmd.Args, "--grpc-server-mode", k.mode)
 			}
-			cmd.Env = append(os.Environ(), "PYTHONPATH="+b.folders[k.release]+":"+b.o.native, "LMCACHE_TRACK_USAGE=false", "LMCACHE_DISABLE_BANNER=1", "LMCACHE_LOG_LEVEL=ERROR")
+			cmd.Env = append(os.Environ(), "PYTHONPATH="+b.folders[k.release]+":"+b.o.native,
+				"LMCACHE_TRACK_USAGE=false", "LMCACHE_DISABLE_BANNER=1", "LMCACHE_LOG_LEVEL=ERROR")
 			return cmd
 		}
 	}
@@ -184,10 +185,11 @@ func (s *server) remove() {
 }
 
 // connect makes an engine whose chunks have layers x tokens x hidden x 4 bytes.
-func (s *server) connect(ctx context.Context, layers, hidden int, observe func(string, time.Duration)) (*kvload.Engine, error) {
+func (s *server) connect(ctx context.Context, layers, hidden int,
+	observe func(string, time.Duration)) (*kvload.Engine, error) {
 	return kvload.Connect(ctx, kvload.Options{
-		Target: s.target, Dir: "/dev/shm", Old: s.old, Model: "org/model", Block: 16, Layers: []int{layers}, Hidden: hidden, World: 1,
-		Timeout: time.Minute, Observe: observe,
+		Target: s.target, Dir: "/dev/shm", Old: s.old, Model: "org/model", Block: 16, Layers: []int{layers},
+		Hidden: hidden, World: 1, Timeout: time.Minute, Observe: observe,
 	})
 }
 
@@ -209,5 +211,6 @@ func (s *server) taken() (cpu time.Duration, private int64, err error) {
 			private = n << 10
 		}
 	}
-	return time.Duration(user+system) * 10 * time.Millisecond, private, errors.Join(err, err2) // a tick of the kernel is 10 ms
+	// a tick of the kernel is 10 ms
+	return time.Duration(user+system) * 10 * time.Millisecond, private, errors.Join(err, err2)
 }

@@ -70,7 +70,7 @@ class BlockWorker:
 
     def start(self) -> None:
         """Map the segment before there are requests. Raises :class:`ValueError` if this process can't,
-        since it could not load what the scheduler promises."""
+        since it could not load what the scheduler has a lease of."""
         try:
             self._mappings.of(self._client.hello().segment)
             self._link.worked()
@@ -81,8 +81,8 @@ class BlockWorker:
         self._link.watch(_WITHOUT, lambda hello: Mapping(hello.segment, writable=True).close())
 
     def load(self, job: int, places: Sequence[tuple[Place, ...]], rows: Sequence[int]) -> None:
-        """Copy blocks into rows of the tensors. They have been promised, and the engine ends with the
-        :class:`RuntimeError` if one can't be had any more."""
+        """Copy blocks into rows of the tensors. The scheduler's lease pins them, and the engine ends
+        with the :class:`RuntimeError` if one can't be had any more."""
         self._submit(self._loads, job, lambda: self._load([place[self._rank] for place in places], rows))
 
     def store(self, job: int, names: Sequence[str], parents: Sequence[str], rows: Sequence[int]) -> None:
@@ -143,7 +143,7 @@ class BlockWorker:
                     tensor.copy_(part, non_blocking=self._mappings.pinned(place.segment))
             except RingcacheError as e:
                 raise RuntimeError(
-                    f"KV blocks were promised, and this worker can't map the segment that has them ({e}). vLLM "
+                    f"KV blocks are leased, and this worker can't map the segment that has them ({e}). vLLM "
                     "can't compute them in this step any more. Keep the daemon's shared memory while engines run"
                 ) from e
         return len(rows) * self.size

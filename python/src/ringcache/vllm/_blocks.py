@@ -200,7 +200,7 @@ class Blocks:
         return self._prefix + key.hex()
 
     def lookup(self, key: bytes, request_id: str, rest: Callable[[], Iterable[bytes]]) -> str:
-        """Whether a block can be loaded: ``hit``, which is a promise, ``miss``, or ``pending``, to ask
+        """Whether a block can be loaded: ``hit``, when the lease pins it, ``miss``, or ``pending``, to ask
         again. ``rest`` are the keys of the request's blocks behind this one, asked for in one call."""
         name = self.name(key)
         state = self._requests.setdefault(request_id, _Request())
@@ -217,7 +217,7 @@ class Blocks:
         return "hit"
 
     def load(self, keys: Iterable[bytes], request_id: str) -> list[tuple[Place, ...]]:
-        """Where blocks are that were promised, and are about to be loaded."""
+        """Where blocks are that the lease pins, and that are about to be loaded."""
         state = self._requests[request_id]
         names = [self.name(key) for key in keys]
         places = [self._blocks[name].places for name in names]

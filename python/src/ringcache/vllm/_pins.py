@@ -1,4 +1,4 @@
-"""What the scheduler of an engine has pinned, by one lease: asked for before it is promised, and
+"""What the scheduler of an engine has pinned, by one lease: pinned before vLLM hears of a hit, and
 released when nobody needs it. If the engine dies or idles, pins end with the process or with the
 time of the lease.
 
@@ -46,7 +46,7 @@ class Pins:
         self._ends = 0.0  # the most: the daemon may have done what it did not answer
         self._term = seconds  # as the daemon grants it
         self._segment: Segment | None = None
-        #: Whether this process can map the segment: else nothing is to be promised.
+        #: Whether this process can map the segment: else nothing is to be a hit.
         self.mappable = False
         #: Names that are to be released.
         self.to_unpin: dict[str, None] = {}
@@ -132,7 +132,7 @@ class Pins:
             # What is in it is of an earlier epoch of the client, so it is not sure any more.
             _logger.warning("The daemon has a new segment: items of the old one are asked for anew")
         self._segment = segment
-        # Promise nothing that can't be mapped: a worker that can't map the segment ends the engine.
+        # Nothing that can't be mapped is a hit: a worker that can't map the segment ends the engine.
         try:
             Mapping(segment).close()
             self.mappable = True
