@@ -163,7 +163,8 @@ func (a *adopter) read() (placed []shmring.Chunk) {
 			continue
 		}
 		f := &found{o: a.lifetime.newObject()}
-		f.o.chunk, f.o.entry = r, int32(i)
+		f.o.setRecord(r)
+		f.o.entry = int32(i)
 		f.use, f.useOK = file.Use(i)
 		a.found[r.ID] = f
 		a.passID(r.ID)
@@ -189,8 +190,8 @@ func (a *adopter) verify(kept []shmring.Chunk) {
 			for i := int(next.Add(1)) - 1; i < len(kept); i = int(next.Add(1)) - 1 {
 				f := a.found[kept[i].ID]
 				err := d.guard(func() error {
-					text, err := payload.Verify(d.seg.Ring(), f.o.chunk, d.plain)
-					f.o.setDescription(text)
+					text, err := payload.Verify(d.seg.Ring(), f.o.record(), d.plain)
+					f.o.setDescription(text, a.space.families.parentOf != nil)
 					return err
 				})
 				f.verified = err == nil
@@ -244,7 +245,7 @@ func (a *adopter) keep(kept []shmring.Chunk) map[string]*Object {
 		if twin := byKey[o.key]; o.state == committed && twin != nil {
 			// Killed between the commit of a new one and the end of the old one.
 			older := o
-			if idBefore(twin.chunk.ID, o.chunk.ID) {
+			if idBefore(twin.chunk.id, o.chunk.id) {
 				older = twin
 			}
 			older.state = retired

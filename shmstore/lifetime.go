@@ -1,6 +1,7 @@
 package shmstore
 
 import (
+	"container/list"
 	"fmt"
 	"iter"
 	"time"
@@ -59,6 +60,7 @@ func newLifetime(o Options) lifetime {
 		owner: uncounted{}, watch: o.Watch, ttl: o.QuarantineTTL, readers: o.Readers,
 		index: map[string]*Object{}, pending: map[string]*Object{},
 		pinned: map[*Object]struct{}{}, requests: map[string]*Request{},
+		quarantine: quarantine{places: map[*Object]*list.Element{}},
 	}
 }
 
@@ -94,7 +96,7 @@ func (l *lifetime) commit(o *Object) {
 
 // gone is called by space when the chunk of an object was freed.
 func (l *lifetime) gone(o *Object) {
-	if o.quarantined != nil {
+	if o.quarantined {
 		l.quarantine.remove(o)
 	}
 	if o.pinned {
@@ -108,7 +110,7 @@ func (l *lifetime) gone(o *Object) {
 
 func (l *lifetime) notify(o *Object, present bool) {
 	if l.watch != nil {
-		l.watch(Change{Key: o.key, ID: o.chunk.ID, Present: present})
+		l.watch(Change{Key: o.key, ID: o.chunk.id, Present: present})
 	}
 }
 
@@ -123,7 +125,7 @@ const (
 
 func (l *lifetime) useWord(o *Object) uint64 {
 	u := uint64(l.owner.Word(o))
-	if o.leases > 0 || o.quarantined != nil {
+	if o.leases > 0 || o.quarantined {
 		u |= useBusy
 	}
 	if o.state == retired {
@@ -149,16 +151,16 @@ func (l *lifetime) update(o *Object) {
 	if o.state == retired { // whatever becomes of the sidecar
 		l.space.evictor.Remove(&o.cached)
 	}
-	if o.state == retired && o.quarantined != nil && l.quarantineOver(o) {
+	if o.state == retired && o.quarantined && l.quarantineOver(o) {
 		l.quarantine.remove(o)
 		l.space.reclassify(o)
 	}
-	if o.leases == 0 && o.quarantined == nil {
+	if o.leases == 0 && !o.quarantined {
 		l.owner.Idle(o)
 	}
 	l.durability.setUse(o, l.useWord(o))
 	if o.state == retired && o.class == classIdle {
-		l.space.evict([]uint32{o.chunk.ID}) // unless a reader looks at it; then it goes when room is needed
+		l.space.evict([]uint32{o.chunk.id}) // unless a reader looks at it; then it goes when room is needed
 	}
 }
 
@@ -220,7 +222,7 @@ func (l *lifetime) checkKeys(bad report) {
 		}
 	}
 	for o := range l.pinned {
-		if l.space.object(o.chunk.ID) != o {
+		if l.space.object(o.chunk.id) != o {
 			bad("key %q is pinned, and gone", o.key)
 		}
 	}
@@ -260,7 +262,7 @@ func (l *lifetime) checkLeases(bad report) {
 func (l *lifetime) checkQuarantine(bad report) {
 	n := 0
 	for o := range l.space.all() {
-		if o.quarantined != nil {
+		if o.quarantined {
 			n++
 		}
 	}
@@ -269,13 +271,13 @@ func (l *lifetime) checkQuarantine(bad report) {
 	for e := q.objects.Front(); e != nil; e = e.Next() {
 		x := e.Value.(*quarantined)
 		o := x.o
-		if o.quarantined != x || x.place != e || x.fence < fence || l.space.object(o.chunk.ID) != o {
+		if !o.quarantined || q.places[o] != e || x.fence < fence || l.space.object(o.chunk.id) != o {
 			bad("key %q is in quarantine up to fence %d, behind %d", o.key, x.fence, fence)
 		}
 		fence = x.fence
 		next = next || e == q.next
 	}
-	if n != q.objects.Len() || !next {
+	if n != q.objects.Len() || n != len(q.places) || !next {
 		bad("%d objects are in quarantine, %d in its list; looking goes on in it: %v", n, q.objects.Len(), next)
 	}
 }

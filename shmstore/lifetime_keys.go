@@ -81,8 +81,8 @@ func (l *lifetime) removeUnneeded(key string) error {
 		return l.notFound(key)
 	}
 	l.releaseIfOver(o)
-	if o.leases > 0 || o.pinned || o.quarantined != nil {
-		return fmt.Errorf("%w: key %q is needed by %d requests (pinned: %v, in quarantine: %v)", segment.ErrBusy, key, o.leases, o.pinned, o.quarantined != nil)
+	if o.leases > 0 || o.pinned || o.quarantined {
+		return fmt.Errorf("%w: key %q is needed by %d requests (pinned: %v, in quarantine: %v)", segment.ErrBusy, key, o.leases, o.pinned, o.quarantined)
 	}
 	l.retire(o)
 	return nil
@@ -133,7 +133,7 @@ func (l *lifetime) evict(keys []string) ([]uint32, error) {
 	for _, key := range keys {
 		if o, ok := l.index[key]; ok {
 			if l.releaseIfOver(o); o.class == classIdle {
-				ids = append(ids, o.chunk.ID)
+				ids = append(ids, o.chunk.id)
 			}
 		}
 	}

@@ -140,7 +140,7 @@ func (r *Request) Object(h Handle) (*Object, error) {
 // object is Object under the store's lock.
 func (r *Request) object(h Handle) (*Object, error) {
 	o := r.s.space.object(h.ID)
-	if o == nil || o.offset != h.Offset || r.leases.Of(o) == nil {
+	if o == nil || o.offset() != h.Offset || r.leases.Of(o) == nil {
 		return nil, fmt.Errorf("%w: the handle of id %d at offset %d is not of an object of request %s", errInvalid, h.ID, h.Offset, r.id)
 	}
 	return o, nil
@@ -194,8 +194,8 @@ func (r *Request) Bytes(h Handle) ([]byte, error) {
 		r.mapped = true
 		r.s.lifetime.mapped++
 	}
-	end := o.offset + uint64(o.length)
-	return r.s.seg.Bytes()[o.offset:end:end], nil
+	end := o.offset() + uint64(o.length())
+	return r.s.seg.Bytes()[o.offset():end:end], nil
 }
 
 // endLease ends the lease of one object.

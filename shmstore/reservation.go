@@ -84,7 +84,7 @@ func (r *Reservation) commit(sum uint32) error {
 	err := s.durability.guardObject(o, func() error {
 		s.lifetime.owner.Commit(o)
 		mem.Fence() // everything written so far comes before the handle
-		o.chunk.Sum, o.chunk.Full = sum, s.opt.FullSums
+		o.chunk.sum, o.fullSum = sum, s.opt.FullSums
 		s.durability.publish(o, s.lifetime.useWord(o))
 		return nil
 	})

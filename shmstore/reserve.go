@@ -100,15 +100,16 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 	}
 	o := s.lifetime.newObject()
 	o.key, o.cost = key, float64(max(po.Cost, 0))
-	o.describeMore(po.Tenant, bytes.Clone(po.Note))
-	o.chunk.DescriptionOffset, o.chunk.DescriptionLength = front, o.description().Size()
-	gap := o.chunk.DescriptionLength
+	o.describeMore(po.Tenant, bytes.Clone(po.Note), s.space.families.parentOf != nil)
+	length := o.description().Size()
+	gap := length
 	if !s.durability.plain {
 		gap += padding(front + gap + po.AlignAt)
 	}
 	if gap > math.MaxInt-front-back {
 		return nil, &TooLargeError{Size: math.MaxInt, Limit: s.opt.maxObjectSize()}
 	}
+	o.chunk.descriptionOffset, o.chunk.descriptionLength = uint32(front), uint32(length)
 	chunk, err := r.allocate(po.Wait, o, front+gap+back)
 	if err != nil {
 		return nil, err
@@ -119,9 +120,9 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 		if s.durability.plain {
 			clear(chunk[:payload.MinOffset(true)])
 		}
-		o.description().Write(chunk[front : front+o.chunk.DescriptionLength])
+		o.description().Write(chunk[front : front+length])
 		failpoint.Hit("reserve.copy.meta")
-		clear(chunk[front+o.chunk.DescriptionLength : front+gap]) // no bytes of older objects between
+		clear(chunk[front+length : front+gap]) // no bytes of older objects between
 		return nil
 	})
 	if err != nil {

@@ -121,8 +121,8 @@ func (s *Store) Inspect(f func(*Object, ObjectState)) (Stats, error) {
 
 func (s *Store) stateOf(o *Object) ObjectState {
 	state := ObjectState{
-		Key: o.key, Address: o.chunk.Address, ID: o.chunk.ID, Bytes: int64(o.chunk.Size), Indexed: o.state == committed, Pinned: o.pinned,
-		Leases: int(o.leases), Quarantined: o.quarantined != nil, Tenant: o.tenant(),
+		Key: o.key, Address: o.chunk.address, ID: o.chunk.id, Bytes: int64(o.chunk.size), Indexed: o.state == committed, Pinned: o.pinned,
+		Leases: int(o.leases), Quarantined: o.quarantined, Tenant: o.tenant(),
 	}
 	if state.Quarantined {
 		_ = s.durability.guard(func() error { state.Quarantined = !s.lifetime.quarantineOver(o); return nil })
