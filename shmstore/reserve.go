@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/line"
@@ -90,8 +89,6 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 	switch {
 	case n < 0 || front < 0 || back < 0:
 		return nil, fmt.Errorf("%w: a payload of %d bytes, %d of them in front", errInvalid, n, front)
-	case !utf8.ValidString(key):
-		return nil, fmt.Errorf("%w: key %q is not UTF-8", errInvalid, key)
 	case n > s.opt.maxObjectSize():
 		return nil, &TooLargeError{Size: n, Limit: s.opt.maxObjectSize()}
 	}
