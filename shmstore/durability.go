@@ -198,16 +198,16 @@ func (d *durability) check(s *space, bad report) {
 		switch live := o.state == committed || o.state == retired; {
 		case !live:
 		case o.entry < 0:
-			bad("key %q has no entry in the sidecar", o.key)
+			bad("key %q has no entry in the sidecar", o.Key())
 		default:
 			err := d.guard(func() error {
 				if u, ok := d.sidecar.Use(int(o.entry)); !ok || u != o.word {
-					bad("key %q: the sidecar's use is %#x (its check is right: %v), want %#x", o.key, u, ok, o.word)
+					bad("key %q: the sidecar's use is %#x (its check is right: %v), want %#x", o.Key(), u, ok, o.word)
 				}
 				return nil
 			})
 			if err != nil {
-				bad("key %q: %w", o.key, err)
+				bad("key %q: %w", o.Key(), err)
 			}
 		}
 	}

@@ -242,7 +242,7 @@ func (a *adopter) keep(kept []shmring.Chunk) map[string]*Object {
 			a.space.pool.Free(k.ID)
 			continue
 		}
-		if twin := byKey[o.key]; o.state == committed && twin != nil {
+		if twin := byKey[o.Key()]; o.state == committed && twin != nil {
 			// Killed between the commit of a new one and the end of the old one.
 			older := o
 			if idBefore(twin.chunk.id, o.chunk.id) {
@@ -252,7 +252,7 @@ func (a *adopter) keep(kept []shmring.Chunk) map[string]*Object {
 		}
 		delete(a.found, k.ID)
 		if o.state == committed {
-			byKey[o.key] = o
+			byKey[o.Key()] = o
 		}
 		a.space.own(o)
 		inUse := f.use&useBusy != 0
@@ -271,8 +271,8 @@ func (a *adopter) keep(kept []shmring.Chunk) map[string]*Object {
 // index makes keys mean their objects.
 func (a *adopter) index(byKey map[string]*Object) {
 	for key, o := range byKey {
-		a.lifetime.index[key] = o
-		a.space.published(o)
+		a.lifetime.index.add(o)
+		a.space.published(o, key)
 		a.lifetime.notify(o, true)
 	}
 }

@@ -106,10 +106,10 @@ func (a *adopter) restoreReserved(records []ReservedChunk) {
 		b := ring[at : at+uint64(r.DescriptionLength)]
 		text, err := payload.Parse(b)
 		o.setDescription(text, a.space.families.parentOf != nil)
-		if payload.Sum(b) != r.Sum || err != nil || l.index[o.key] != nil || l.pending[o.key] != nil {
-			o.key, o.more, o.cost = fmt.Sprintf("\x00lost\x00%d", r.ID), nil, 0
+		if payload.Sum(b) != r.Sum || err != nil || l.index.find(text.Key) != nil || l.pending.find(text.Key) != nil {
+			o.key, o.more, o.cost = newKey(fmt.Sprintf("\x00lost\x00%d", r.ID)), nil, 0
 		}
-		l.pending[o.key] = o
+		l.pending.add(o)
 		a.space.own(o)
 		d.resumable[r.ID] = o
 	}
@@ -136,5 +136,5 @@ func (r *Request) Resume(id uint32) (*Reservation, error) {
 	r.pending++
 	from := o.chunk.address + shmring.HeaderSize
 	end := o.chunk.address + uint64(o.chunk.size)
-	return &Reservation{r: r, o: o, payload: s.seg.Ring()[from:end:end], front: int(o.chunk.descriptionOffset)}, nil
+	return &Reservation{r: r, o: o, key: o.Key(), payload: s.seg.Ring()[from:end:end], front: int(o.chunk.descriptionOffset)}, nil
 }

@@ -2,6 +2,7 @@ package shmstore
 
 import (
 	"iter"
+	"unique"
 
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/payload"
@@ -17,15 +18,14 @@ type Object struct {
 	Record any
 
 	// A store may have a million of them, so no byte is here twice or for nothing.
-	key   string
-	more  *more   // nil if there is neither a tenant nor a note
+	key   key
+	more  *more   // nil if there is neither a tenant nor a note, nor can it have parents
 	cost  float64 // of making it again, in nanoseconds, as it was claimed; 0 is unknown
 	chunk chunk
 
 	// Only space changes these, and class and noParent.
 	cached        evict.Entry // live while it has its key
 	search        uint64      // see search
-	links         *links      // nil in a store whose objects have no parents
 	placeInStore  int32       // among the idle objects, if it is one
 	placeOfTenant int32       // among those of its tenant
 
@@ -94,40 +94,51 @@ func (o *Object) offset() uint64 { return o.chunk.address + uint64(o.chunk.lead)
 
 // more is what most objects don't have.
 type more struct {
-	tenant string
+	tenant unique.Handle[string] // of many objects; the zero value is nobody
 	note   []byte
+	links  *links // nil in a store whose objects have no parents
 }
 
 // describeMore sets the tenant and the note. Of a family's object it makes the links, too.
 func (o *Object) describeMore(tenant string, note []byte, family bool) {
-	if family {
-		both := &struct {
+	switch {
+	case family:
+		both := new(struct {
 			more
-			links
-		}{more: more{tenant, note}}
-		o.more, o.links = &both.more, &both.links
-	} else if tenant != "" || len(note) > 0 {
-		o.more = &more{tenant, note}
+			own links
+		})
+		o.more, both.links = &both.more, &both.own
+	case tenant != "" || len(note) > 0:
+		o.more = new(more)
+	default:
+		return
+	}
+	o.more.note = note
+	if tenant != "" {
+		o.more.tenant = unique.Make(tenant)
 	}
 }
 
-// description returns what stands of the object beside its payload.
-func (o *Object) description() payload.Description {
-	return payload.Description{Cost: o.cost, Key: o.key, Tenant: o.tenant(), Note: o.Note()}
+// links returns the place of the object in its family, nil if it can have none.
+func (o *Object) links() *links {
+	if o.more == nil {
+		return nil
+	}
+	return o.more.links
 }
 
-// setDescription sets what description returns.
+// setDescription takes over what stands of the object beside its payload.
 func (o *Object) setDescription(d payload.Description, family bool) {
-	o.cost, o.key = d.Cost, d.Key
+	o.cost, o.key = d.Cost, newKey(d.Key)
 	o.describeMore(d.Tenant, d.Note, family)
 }
 
 // tenant returns PutOptions.Tenant.
 func (o *Object) tenant() string {
-	if o.more == nil {
+	if o.more == nil || o.more.tenant == (unique.Handle[string]{}) {
 		return ""
 	}
-	return o.more.tenant
+	return o.more.tenant.Value()
 }
 
 type objectState uint8
@@ -139,8 +150,8 @@ const (
 	discarded                    // free as soon as the memory allows
 )
 
-// Key returns the key under which the object was put.
-func (o *Object) Key() string { return o.key }
+// Key returns the key under which the object was put. It makes the string anew if the key has a zero byte.
+func (o *Object) Key() string { return o.key.text() }
 
 // Note returns PutOptions.Note of whoever put the object. It must not be written to.
 func (o *Object) Note() []byte {

@@ -114,7 +114,7 @@ func (r *Request) DropID(id uint32) {
 // leaseOf returns a lease of an object that was put under a key, nil if there is none.
 func (r *Request) leaseOf(key string) *leases.Lease[Object] {
 	for l := range r.leases.All() {
-		if l.Object.key == key {
+		if l.Object.key.is(key) {
 			return l
 		}
 	}
@@ -161,7 +161,7 @@ func (r *Request) SetUses(h Handle, n int) error {
 	l := r.leases.Of(o)
 	switch {
 	case n < 0:
-		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
+		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.Key())
 	case n < l.Times:
 		r.s.lifetime.owner.TakeBack(o, l.Times, l.Uses)
 		l.Times, l.Uses = 0, 0

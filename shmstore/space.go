@@ -96,8 +96,8 @@ func (s *space) own(o *Object) {
 
 // reserve takes a chunk for an object, whose ancestors stay from now on, and returns the bytes behind the
 // header. An error changes nothing.
-func (s *space) reserve(o *Object, size int, as line.Role) (payload []byte, err error) {
-	s.families.addChild(o) // first, so that its ancestors stay
+func (s *space) reserve(o *Object, key string, size int, as line.Role) (payload []byte, err error) {
+	s.families.addChild(o, key) // first, so that its ancestors stay
 	err = s.durability.guard(func() (err error) {
 		o.chunk.address, o.chunk.id, payload, err = s.place(size, o.tenant(), as)
 		return err
@@ -158,8 +158,8 @@ func (s *space) place(size int, tenant string, as line.Role) (address uint64, id
 }
 
 // published makes an object one of those that the eviction policy compares.
-func (s *space) published(o *Object) {
-	s.evictor.AddClaimed(&o.cached, o.key, evict.Claim{Tenant: o.tenant(), Cost: o.cost, Bytes: o.extent(), Room: s.room})
+func (s *space) published(o *Object, key string) {
+	s.evictor.AddClaimed(&o.cached, key, evict.Claim{Tenant: o.tenant(), Cost: o.cost, Bytes: o.extent(), Room: s.room})
 }
 
 // drop frees the chunk of an object; forget is what the eviction policy does with the object. If the

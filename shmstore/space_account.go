@@ -31,7 +31,7 @@ func classOf(o *Object) class {
 		return classLeased
 	case o.quarantined:
 		return classQuarantined
-	case o.hasChildren() && o.links.children.busy > 0:
+	case o.hasChildren() && o.links().children.busy > 0:
 		return classAncestor
 	case o.hasChildren():
 		return classParent
@@ -78,7 +78,7 @@ const textOfObject = 1 << 10
 
 // texts returns for how many objects more an object counts, so that the memory for all of them has a bound:
 // it would be as large as the segment.
-func (o *Object) texts() int { return (len(o.key) + len(o.tenant()) + len(o.Note())) / textOfObject }
+func (o *Object) texts() int { return (o.key.len() + len(o.tenant()) + len(o.Note())) / textOfObject }
 
 // uncount undoes count for a chunk that was freed.
 func (s *space) uncount(o *Object) {

@@ -55,7 +55,7 @@ func (s *space) checkSums(bad report) {
 	for o := range s.all() {
 		texts += o.texts()
 		if c := classOf(o); c != o.class {
-			bad("key %q is counted as of class %d, want %d", o.key, o.class, c)
+			bad("key %q is counted as of class %d, want %d", o.Key(), o.class, c)
 		}
 		bytes[o.class] += o.extent()
 		n := tenants[o.tenant()]
@@ -66,10 +66,10 @@ func (s *space) checkSums(bad report) {
 		if o.class == classIdle {
 			n.idle++
 			if !s.idle.Has(o) {
-				bad("key %q is idle, and not in its place among the others", o.key)
+				bad("key %q is idle, and not in its place among the others", o.Key())
 			}
 			if t := s.tenants[o.tenant()]; t != nil && !t.idle.Has(o) {
-				bad("key %q is idle, and not in its place among those of tenant %q", o.key, o.tenant())
+				bad("key %q is idle, and not in its place among those of tenant %q", o.Key(), o.tenant())
 			}
 		}
 		tenants[o.tenant()] = n
@@ -109,7 +109,7 @@ func (s *space) checkFamilies(bad report) {
 	f := &s.families
 	lists := map[*children]string{} // with the keys of the parents
 	for key, c := range f.orphans {
-		if lists[c] = key; c.parent != nil || f.index[key] != nil {
+		if lists[c] = key; c.parent != nil || f.index.find(key) != nil {
 			bad("the children of %q are orphans, and it is there", key)
 		}
 	}
@@ -119,14 +119,14 @@ func (s *space) checkFamilies(bad report) {
 			n++
 		}
 		if o.hasChildren() {
-			if lists[o.links.children] = o.key; o.links.children.parent != o || f.index[o.key] != o {
-				bad("key %q has the children of another object", o.key)
+			if lists[o.links().children] = o.Key(); o.links().children.parent != o || f.index.find(o.Key()) != o {
+				bad("key %q has the children of another object", o.Key())
 			}
 		}
 		steps := 0
 		for p := o; p != nil; p = p.parent() {
 			if steps++; steps > s.pool.Len() {
-				bad("key %q descends from itself", o.key)
+				bad("key %q descends from itself", o.Key())
 				break
 			}
 		}
@@ -137,10 +137,10 @@ func (s *space) checkFamilies(bad report) {
 	for o := range s.all() {
 		parent := ""
 		if o.state == committed || o.state == reserved {
-			parent = f.parentKey(o)
+			parent = f.parentKey(o, o.Key())
 		}
-		if o.hasParent() != (parent != "") || o.hasParent() && lists[o.links.among] != parent {
-			bad("key %q in state %d is not among the children of %q", o.key, o.state, parent)
+		if o.hasParent() != (parent != "") || o.hasParent() && lists[o.links().among] != parent {
+			bad("key %q in state %d is not among the children of %q", o.Key(), o.state, parent)
 		}
 	}
 	if n != f.n {
@@ -152,9 +152,9 @@ func (s *space) checkFamilies(bad report) {
 func (s *space) checkChildren(c *children, key string, bad report) {
 	n, busy := 0, int32(0)
 	var last *Object
-	for o := c.first; o != nil; o = o.links.next {
-		if o.links.among != c || o.links.prev != last || o.busy != o.class.busy() || s.object(o.chunk.id) != o || n > s.pool.Len() {
-			bad("key %q is not in its place among the children of %q", o.key, key)
+	for o := c.first; o != nil; o = o.links().next {
+		if o.links().among != c || o.links().prev != last || o.busy != o.class.busy() || s.object(o.chunk.id) != o || n > s.pool.Len() {
+			bad("key %q is not in its place among the children of %q", o.Key(), key)
 			return
 		}
 		n++
@@ -186,7 +186,7 @@ func (s *space) checkSearch(bad report) {
 func (s *space) checkClass(o *Object) error {
 	for c, n := range s.bytes {
 		if n < 0 {
-			return fmt.Errorf("shmstore: %d bytes in class %d after key %q moved to %d", n, c, o.key, o.class)
+			return fmt.Errorf("shmstore: %d bytes in class %d after key %q moved to %d", n, c, o.Key(), o.class)
 		}
 	}
 	if t := s.tenants[o.tenant()]; t != nil && (t.idleBytes < 0 || t.used < t.idleBytes) {
@@ -200,7 +200,7 @@ func (s *space) checkClass(o *Object) error {
 func (s *space) checkFreed(o *Object) error {
 	if o.leases != 0 || o.pinned || o.quarantined || o.cached.Live() || o.entry >= 0 || o.class != classNone {
 		return fmt.Errorf("shmstore: the chunk of key %q was freed, which has %d leases (pinned: %v, in quarantine: %v, class %d, entry %d)",
-			o.key, o.leases, o.pinned, o.quarantined, o.class, o.entry)
+			o.Key(), o.leases, o.pinned, o.quarantined, o.class, o.entry)
 	}
 	return s.checkBytes(o)
 }
@@ -212,7 +212,7 @@ func (s *space) checkBytes(o *Object) error {
 		sum += n
 	}
 	if used := int64(s.pool.Used()); sum != used {
-		return fmt.Errorf("shmstore: objects take %d bytes and chunks %d, after a change of key %q", sum, used, o.key)
+		return fmt.Errorf("shmstore: objects take %d bytes and chunks %d, after a change of key %q", sum, used, o.Key())
 	}
 	return nil
 }

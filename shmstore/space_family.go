@@ -15,7 +15,7 @@ import "iter"
 // has no parent.
 type families struct {
 	parentOf func(key string, note []byte) string // Options.Parent; nil if no object has a parent
-	index    map[string]*Object                   // of lifetime
+	index    *index                               // of lifetime
 	space    *space                               // which counts parents as of another class
 
 	orphans map[string]*children // those of absent parents, by the key of the parent
@@ -39,12 +39,12 @@ type links struct {
 	walk       uint64    // the last one that came by, see families.walk
 }
 
-// parentKey returns the key of the parent of an object, which is empty if it has none.
-func (f *families) parentKey(o *Object) string {
+// parentKey returns the key of the parent of an object with a key. It is empty if the object has none.
+func (f *families) parentKey(o *Object, key string) string {
 	if f.parentOf == nil || o.noParent {
 		return ""
 	}
-	if parent := f.parentOf(o.key, o.Note()); parent != o.key {
+	if parent := f.parentOf(key, o.Note()); parent != key {
 		return parent
 	}
 	return ""
@@ -57,30 +57,30 @@ func (c class) busy() bool { return c >= classReserved && c <= classAncestor }
 func (c class) reachable() bool { return c == classParent || c == classIdle }
 
 // addChild makes an object that is about to be stored a child of its parent, which stays from now on.
-func (f *families) addChild(o *Object) {
-	key := f.parentKey(o)
+func (f *families) addChild(o *Object, own string) {
+	key := f.parentKey(o, own)
 	if key == "" {
 		return
 	}
-	parent := f.index[key]
+	parent := f.index.find(key)
 	var c *children
 	if parent != nil {
-		c = parent.links.children
+		c = parent.links().children
 	} else {
 		c = f.orphans[key]
 	}
 	if c == nil {
 		c = &children{parent: parent}
 		if parent != nil {
-			parent.links.children = c
+			parent.links().children = c
 		} else {
 			f.orphans[key] = c
 		}
 	}
-	l := o.links
+	l := o.links()
 	l.among, l.next = c, c.first
 	if c.first != nil {
-		c.first.links.prev = o
+		c.first.links().prev = o
 	}
 	c.first = o
 	f.n++
@@ -94,15 +94,15 @@ func (f *families) removeChild(o *Object) {
 	if !o.hasParent() {
 		return
 	}
-	l := o.links
+	l := o.links()
 	c := l.among
 	if l.prev != nil {
-		l.prev.links.next = l.next
+		l.prev.links().next = l.next
 	} else {
 		c.first = l.next
 	}
 	if l.next != nil {
-		l.next.links.prev = l.prev
+		l.next.links().prev = l.prev
 	}
 	f.n--
 	if o.busy {
@@ -115,16 +115,20 @@ func (f *families) removeChild(o *Object) {
 		return
 	}
 	if c.parent == nil {
-		delete(f.orphans, f.parentKey(o))
+		delete(f.orphans, f.parentKey(o, o.Key()))
 		return
 	}
-	c.parent.links.children = nil
+	c.parent.links().children = nil
 	f.reclassify(c.parent)
 }
 
 // addParent makes an object that is committed the parent of the children that came before it.
 func (f *families) addParent(o *Object) {
-	c := f.orphans[o.key]
+	if len(f.orphans) == 0 {
+		return
+	}
+	key := o.Key()
+	c := f.orphans[key]
 	if c == nil {
 		return
 	}
@@ -136,15 +140,15 @@ func (f *families) addParent(o *Object) {
 			break
 		}
 	}
-	delete(f.orphans, o.key)
-	c.parent, o.links.children = o, c
+	delete(f.orphans, key)
+	c.parent, o.links().children = o, c
 }
 
 // mayHaveAncestors reports whether one of the children may be an ancestor of another object: no, if they are few and have
 // no children. A chain that is committed from its root on is not walked for each of its objects that way.
 func (c *children) mayHaveAncestors() bool {
 	n := 0
-	for o := c.first; o != nil; o = o.links.next {
+	for o := c.first; o != nil; o = o.links().next {
 		if n++; o.hasChildren() || n > 8 {
 			return true
 		}
@@ -153,14 +157,14 @@ func (c *children) mayHaveAncestors() bool {
 }
 
 // has reports whether an object is one of the children.
-func (c *children) has(o *Object) bool { return o.links != nil && o.links.among == c }
+func (c *children) has(o *Object) bool { return o.links() != nil && o.links().among == c }
 
 // remove takes an object away from its parent, and leaves its children without one.
 func (f *families) remove(o *Object) {
 	if o.hasChildren() {
-		c := o.links.children
-		c.parent, o.links.children = nil, nil
-		f.orphans[o.key] = c
+		c := o.links().children
+		c.parent, o.links().children = nil, nil
+		f.orphans[o.Key()] = c
 	}
 	f.removeChild(o)
 }
@@ -170,14 +174,14 @@ func (o *Object) parent() *Object {
 	if !o.hasParent() {
 		return nil
 	}
-	return o.links.among.parent
+	return o.links().among.parent
 }
 
 // hasParent reports whether an object is the child of another one, which may be absent.
-func (o *Object) hasParent() bool { return o.links != nil && o.links.among != nil }
+func (o *Object) hasParent() bool { return o.links() != nil && o.links().among != nil }
 
 // hasChildren reports whether a child of an object is there.
-func (o *Object) hasChildren() bool { return o.links != nil && o.links.children != nil }
+func (o *Object) hasChildren() bool { return o.links() != nil && o.links().children != nil }
 
 // reclassify counts a parent, if there is one, as of the class that it is in now.
 func (f *families) reclassify(o *Object) {
@@ -194,7 +198,7 @@ func (f *families) passOn(o *Object) {
 			return
 		}
 		o.busy = busy
-		c := o.links.among
+		c := o.links().among
 		if busy {
 			c.busy++
 		} else {
@@ -216,7 +220,7 @@ func (f *families) rebuild(all iter.Seq[*Object]) {
 	f.index = nil // so that nobody has a parent until those in a ring are known
 	for o := range all {
 		if o.state == committed || o.state == reserved {
-			f.addChild(o)
+			f.addChild(o, o.Key())
 			f.passOn(o)
 		}
 	}
@@ -224,10 +228,10 @@ func (f *families) rebuild(all iter.Seq[*Object]) {
 	for o := range all {
 		f.walk++
 		// Up to where an earlier walk went on.
-		for x := o; x != nil && x.hasParent() && x.links.walk <= before; {
-			x.links.walk = f.walk
-			p := index[f.parentKey(x)]
-			if p != nil && p.links.walk == f.walk {
+		for x := o; x != nil && x.hasParent() && x.links().walk <= before; {
+			x.links().walk = f.walk
+			p := index.find(f.parentKey(x, x.Key()))
+			if p != nil && p.links().walk == f.walk {
 				f.removeChild(x)
 				x.noParent = true
 				break
@@ -237,9 +241,9 @@ func (f *families) rebuild(all iter.Seq[*Object]) {
 	}
 	f.index = index
 	for key, c := range f.orphans {
-		if o := index[key]; o != nil {
+		if o := index.find(key); o != nil {
 			delete(f.orphans, key)
-			c.parent, o.links.children = o, c
+			c.parent, o.links().children = o, c
 			f.reclassify(o)
 		}
 	}
@@ -265,11 +269,11 @@ func (s *space) lossOfFamily(o *Object) (sum float64, may bool) {
 // nextOf returns what follows o in the family of top: each object is in front of its children.
 func (o *Object) nextOf(top *Object) *Object {
 	if o.hasChildren() {
-		return o.links.children.first
+		return o.links().children.first
 	}
 	for o != top {
-		if o.links.next != nil {
-			return o.links.next
+		if o.links().next != nil {
+			return o.links().next
 		}
 		o = o.parent()
 	}
@@ -286,7 +290,7 @@ func (f *families) appendFamily(ids []uint32, top *Object) []uint32 {
 	for {
 		// Down to the first child that was not visited.
 		if o.hasChildren() {
-			if c := f.unvisited(o.links.children.first); c != nil {
+			if c := f.unvisited(o.links().children.first); c != nil {
 				o = c
 				continue
 			}
@@ -295,7 +299,7 @@ func (f *families) appendFamily(ids []uint32, top *Object) []uint32 {
 		if o == top {
 			return ids
 		}
-		if c := f.unvisited(o.links.next); c != nil {
+		if c := f.unvisited(o.links().next); c != nil {
 			o = c
 		} else {
 			o = o.parent()
@@ -306,7 +310,7 @@ func (f *families) appendFamily(ids []uint32, top *Object) []uint32 {
 // unvisited returns the first of an object and its later siblings that this walk has not been at,
 // and marks it.
 func (f *families) unvisited(o *Object) *Object {
-	for ; o != nil; o = o.links.next {
+	for ; o != nil; o = o.links().next {
 		if f.firstVisit(o) {
 			return o
 		}
@@ -315,11 +319,11 @@ func (f *families) unvisited(o *Object) *Object {
 }
 
 func (f *families) firstVisit(o *Object) bool {
-	if o.links == nil {
+	if o.links() == nil {
 		return true
 	}
-	first := o.links.walk != f.walk
-	o.links.walk = f.walk
+	first := o.links().walk != f.walk
+	o.links().walk = f.walk
 	return first
 }
 

@@ -109,20 +109,20 @@ func TestSpareGoesOnlyWhileItIsCheap(t *testing.T) {
 			r, err := s.Begin(RequestOptions{ID: "r"})
 			require.NoError(t, err)
 			t.Cleanup(r.Rollback)
-			_, err = r.Lookup(o.key, 1)
+			_, err = r.Lookup(o.Key(), 1)
 			require.NoError(t, err)
 		}, 64, false},
 		"used": {func(t *testing.T, s *Store, o *Object) {
 			for range 3 {
 				r, err := s.Begin(RequestOptions{ID: "r"})
 				require.NoError(t, err)
-				_, err = r.Lookup(o.key, 1)
+				_, err = r.Lookup(o.Key(), 1)
 				require.NoError(t, err)
 				r.Rollback()
 			}
 		}, 64, false},
-		"evicted":      {func(t *testing.T, s *Store, o *Object) { _, err := s.Evict(o.key); require.NoError(t, err) }, 64, false},
-		"pinned":       {func(t *testing.T, s *Store, o *Object) { _, err := s.Pin(o.key); require.NoError(t, err) }, 64, false},
+		"evicted":      {func(t *testing.T, s *Store, o *Object) { _, err := s.Evict(o.Key()); require.NoError(t, err) }, 64, false},
+		"pinned":       {func(t *testing.T, s *Store, o *Object) { _, err := s.Pin(o.Key()); require.NoError(t, err) }, 64, false},
 		"another size": {func(*testing.T, *Store, *Object) {}, 128, false},
 	} {
 		t.Run(name, func(t *testing.T) {
