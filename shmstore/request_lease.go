@@ -194,7 +194,7 @@ func (r *Request) Bytes(h Handle) ([]byte, error) {
 		r.mapped = true
 		r.s.lifetime.mapped++
 	}
-	end := o.offset() + uint64(o.length())
+	end := o.offset() + o.length()
 	return r.s.seg.Bytes()[o.offset():end:end], nil
 }
 

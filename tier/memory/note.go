@@ -38,41 +38,35 @@ const minDigits = 16
 
 // appendName appends the short form of a name. No other name begins with a zero byte.
 func appendName(b []byte, name string) []byte {
-	if !isHash(name) {
+	if len(name) < minDigits || len(name)%2 != 0 {
 		return append(b, name...)
 	}
+	before := len(b)
 	b = append(b, 0)
 	for i := 0; i < len(name); i += 2 {
-		b = append(b, digit(name[i])<<4|digit(name[i+1]))
+		high, low := digits[name[i]], digits[name[i+1]]
+		if high|low > 15 {
+			return append(b[:before], name...)
+		}
+		b = append(b, high<<4|low)
 	}
 	return b
 }
 
-// isHash reports whether a name is hexadecimal digits of bytes, in small letters.
-func isHash(name string) bool {
-	if len(name) < minDigits || len(name)%2 != 0 {
-		return false
+// digits are the values of hexadecimal digits in small letters; those of other characters are above 15.
+var digits = func() (values [256]byte) {
+	for c := range values {
+		values[c] = byte(strings.IndexByte("0123456789abcdef", byte(c))) // -1 is 255
 	}
-	for i := range len(name) {
-		if c := name[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
-
-func digit(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return c - 'a' + 10
-}
+	return values
+}()
 
 // parseName is the reverse of appendName. It accepts nothing else.
 func parseName[T string | []byte](b T) (name string, ok bool) {
 	if len(b) == 0 || b[0] != 0 {
 		name = string(b)
-		return name, !isHash(name)
+		var buf [128]byte // enough for most
+		return name, len(appendName(buf[:0], name)) == len(name)
 	}
 	if b = b[1:]; len(b) < minDigits/2 || len(b) > tier.MaxName/2 {
 		return "", false
