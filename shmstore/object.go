@@ -18,6 +18,7 @@ type Object struct {
 	Record any
 
 	// A store may have a million of them, so no byte is here twice or for nothing.
+	// See docs/decisions.md, "An object is small on the heap, and its key is taken apart".
 	key   key
 	more  *more   // nil if there is neither a tenant nor a note, nor can it have parents
 	cost  float64 // of making it again, in nanoseconds, as it was claimed; 0 is unknown
