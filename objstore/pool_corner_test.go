@@ -2,6 +2,7 @@ package objstore
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -352,4 +353,12 @@ func TestCountsAreNotTrustedByDefaultWhereAddressesAreReread(t *testing.T) {
 		require.NoError(t, w.Close())
 	}
 	require.ErrorIs(t, Options{RingSize: 100, Readers: 1, Rereads: true, TrustCounts: true}.Validate(), errInvalid)
+}
+
+func TestKeysOfAPoolAreUTF8(t *testing.T) {
+	r := begin(t, newPoolStore(t, Options{}), "r")
+	_, err := r.Reserve("caf\xe9", bytesItem(10))
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.ErrorContains(t, err, "is not UTF-8")
+	r.Rollback()
 }

@@ -1,7 +1,9 @@
 package objstore
 
 import (
+	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ringcache/ringcache/serde"
 	"github.com/ringcache/ringcache/shmstore"
@@ -40,6 +42,9 @@ func (r *poolRequest) put(key string, plan *serde.Plan, o PutOptions, n int) (se
 
 // reserveFilled reserves a chunk for a plan, and fills it.
 func (r *poolRequest) reserveFilled(key string, plan *serde.Plan, o PutOptions) (c poolChunk, err error) {
+	if !utf8.ValidString(key) {
+		return c, fmt.Errorf("%w: key %q is not UTF-8", errInvalid, key)
+	}
 	front := frontSize(plan)
 	res, err := r.Request.Reserve(key, saturate(front, plan.DataLen), shmstore.PutOptions{
 		Tenant: o.Tenant, Note: o.Note, Wait: o.Wait, Front: front, AlignAt: largest(plan),

@@ -5,8 +5,7 @@ type block struct {
 	off, len   uint64
 	prev, next *block // by address
 
-	owner            any    // of a chunk, see Pool.Own
-	binPrev, binNext *block // of a hole
+	owner any // of a chunk, see Pool.Own; of a hole its *bin
 
 	id   uint32 // of a chunk
 	size int32  // bytes of the chunk with its header, at most len; 0 in a hole
@@ -14,8 +13,14 @@ type block struct {
 
 func (b *block) free() bool { return b.size == 0 }
 
+// bin is the place of a hole in the list of its size.
+type bin struct{ prev, next *block }
+
+// bin returns the place of a hole.
+func (b *block) bin() *bin { return b.owner.(*bin) }
+
 // slab is how many blocks are allocated at a time: 4 KiB.
-const slab = 56
+const slab = 73
 
 // newBlock makes a block, of one that is gone if there is one: so chunks that come and go leave
 // no garbage.

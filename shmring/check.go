@@ -82,7 +82,7 @@ func (p *Pool) CheckStructure() error {
 		if (h != nil) != (p.holes.some[i/64]>>(i%64)&1 == 1) {
 			bad("list %d and its bit disagree", i)
 		}
-		for b := h; b != nil; b = b.binNext {
+		for b := h; b != nil; b = b.bin().next {
 			if listed[b] || !b.free() || binOf(b.len) != i {
 				bad("hole at %d with %d bytes is in list %d, free %v", b.off, b.len, i, b.free())
 				break

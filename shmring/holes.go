@@ -9,6 +9,7 @@ type holes struct {
 	count int
 	// largest is one of the largest holes, nil if it has to be looked up.
 	largest *block
+	gone    []*bin // for addHole: so holes that come and go leave no garbage
 }
 
 const (
@@ -27,12 +28,12 @@ func binOf(length uint64) int {
 
 // addHole puts a block, which is no chunk any more, into the list of its size.
 func (p *Pool) addHole(b *block) {
-	b.id, b.size, b.owner = 0, 0, nil
 	i := binOf(b.len)
 	h := &p.holes
-	b.binPrev, b.binNext = nil, h.head[i]
-	if b.binNext != nil {
-		b.binNext.binPrev = b
+	place := h.newBin()
+	b.id, b.size, b.owner = 0, 0, place
+	if place.next = h.head[i]; place.next != nil {
+		place.next.bin().prev = b
 	}
 	h.head[i] = b
 	h.some[i/64] |= 1 << (i % 64)
@@ -45,19 +46,34 @@ func (p *Pool) addHole(b *block) {
 func (p *Pool) removeHole(b *block) {
 	i := binOf(b.len)
 	h := &p.holes
-	if b.binPrev != nil {
-		b.binPrev.binNext = b.binNext
-	} else if h.head[i] = b.binNext; b.binNext == nil {
+	place := b.bin()
+	if place.prev != nil {
+		place.prev.bin().next = place.next
+	} else if h.head[i] = place.next; place.next == nil {
 		h.some[i/64] &^= 1 << (i % 64)
 	}
-	if b.binNext != nil {
-		b.binNext.binPrev = b.binPrev
+	if place.next != nil {
+		place.next.bin().prev = place.prev
 	}
-	b.binPrev, b.binNext = nil, nil
+	b.owner = nil
+	*place = bin{}
+	h.gone = append(h.gone, place)
 	if h.largest == b {
 		h.largest = nil
 	}
 	h.count--
+}
+
+// newBin returns a place, one that is gone if there is one.
+func (h *holes) newBin() *bin {
+	last := len(h.gone) - 1
+	if last < 0 {
+		return new(bin)
+	}
+	place := h.gone[last]
+	h.gone[last] = nil
+	h.gone = h.gone[:last]
+	return place
 }
 
 // from returns the first hole of list i, nil if there is none.
@@ -97,7 +113,7 @@ func (h *holes) next(i int) int {
 func (h *holes) find(n uint64) *block {
 	i := binOf(n)
 	var best *block
-	for b := h.head[i]; b != nil; b = b.binNext {
+	for b := h.head[i]; b != nil; b = b.bin().next {
 		if b.len >= n && (best == nil || b.len < best.len || b.len == best.len && b.off < best.off) {
 			if best = b; b.len == n {
 				break

@@ -115,7 +115,7 @@ func (p *Pool) NextID() uint32 { return p.nextID }
 func (p *Pool) Largest() uint64 {
 	h := &p.holes
 	if h.largest == nil {
-		for b := h.from(h.last()); b != nil; b = b.binNext {
+		for b := h.from(h.last()); b != nil; b = b.bin().next {
 			if h.largest == nil || b.len > h.largest.len {
 				h.largest = b
 			}

@@ -96,15 +96,15 @@ func (s *Store) holders() (all []Holder) {
 		}
 		h := Holder{Kind: "request", ID: id, Sent: r.state == requestCommitted, Since: r.since}
 		for l := range r.leases.All() {
-			h.Keys = append(h.Keys, l.Object.key)
+			h.Keys = append(h.Keys, l.Object.Key())
 		}
 		slices.Sort(h.Keys)
 		all = append(all, h)
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.lifetime.pending)) {
+	for _, key := range s.lifetime.pending.keys() {
 		all = append(all, Holder{Kind: "reservation", Keys: []string{key}, Count: 1})
 	}
-	if views := s.seg.Holds() - len(s.lifetime.pending) - mapped; views > 0 {
+	if views := s.seg.Holds() - s.lifetime.pending.len() - mapped; views > 0 {
 		all = append(all, Holder{Kind: "view", Count: views})
 	}
 	return all
@@ -116,7 +116,7 @@ func (s *Store) closer() closing.Store {
 		Lock: &s.mu, Segment: s.seg, Owns: s.owns, ErrClosed: errClosed, ErrBusy: segment.ErrBusy,
 		Leased: func() bool { return s.lifetime.leases > 0 },
 		Open: func() bool {
-			return len(s.lifetime.requests) > 0 || s.lifetime.leases > 0 || len(s.lifetime.pending) > 0
+			return len(s.lifetime.requests) > 0 || s.lifetime.leases > 0 || s.lifetime.pending.len() > 0
 		},
 		Busy: func(cause error) error {
 			return &BusyError{Segment: s.seg.Name(), Holders: s.holders(), Err: cause}

@@ -1,4 +1,4 @@
-// Package shmstore keeps payloads by key in a shared memory segment. A payload is
+// Package shmstore keeps payloads by key, any bytes, in a shared memory segment. A payload is
 // bytes: what they mean is a matter of who puts them. Another process finds a payload
 // by a [Handle], its offset and length in the segment, and looks at it in place.
 //

@@ -68,7 +68,7 @@ func (d *durability) guard(f func() error) error {
 func (d *durability) guardObject(o *Object, f func() error) error {
 	err := d.guard(f)
 	if c, ok := err.(*CorruptError); ok {
-		c.Address, c.ID = o.chunk.Address, o.chunk.ID
+		c.Address, c.ID = o.chunk.address, o.chunk.id
 	}
 	return err
 }
@@ -112,7 +112,7 @@ func (d *durability) setReaders(n int) error {
 func (d *durability) checksum(o *Object, payload []byte) (sum uint32) {
 	if d.sidecar != nil {
 		_ = d.guard(func() error {
-			front := o.chunk.DescriptionOffset + o.chunk.DescriptionLength
+			front := int(o.chunk.descriptionOffset + o.chunk.descriptionLength)
 			sum = sidecar.PayloadSum(payload, front, d.fullSums)
 			return nil
 		})
@@ -125,10 +125,10 @@ func (d *durability) checksum(o *Object, payload []byte) (sum uint32) {
 func (d *durability) publish(o *Object, use uint64) {
 	if d.sidecar != nil {
 		failpoint.Hit("pool.publish")
-		o.entry = int32(d.sidecar.Put(o.chunk, use))
+		o.entry = int32(d.sidecar.Put(o.record(), use))
 		o.word = use
 	}
-	d.pool.Publish(o.chunk.ID)
+	d.pool.Publish(o.chunk.id)
 	failpoint.Hit("pool.published")
 }
 
@@ -162,11 +162,11 @@ func (d *durability) show(id uint32) { d.pool.Publish(id) }
 // never published is dead.
 func (d *durability) remove(o *Object) {
 	if o.entry >= 0 {
-		d.pool.Kill(o.chunk.ID)
+		d.pool.Kill(o.chunk.id)
 		d.sidecar.Drop(int(o.entry))
 		o.entry = -1
 	} else if d.sidecar == nil && o.state != discarded {
-		d.pool.Kill(o.chunk.ID)
+		d.pool.Kill(o.chunk.id)
 	}
 	failpoint.Hit("pool.drop")
 }
@@ -198,16 +198,16 @@ func (d *durability) check(s *space, bad report) {
 		switch live := o.state == committed || o.state == retired; {
 		case !live:
 		case o.entry < 0:
-			bad("key %q has no entry in the sidecar", o.key)
+			bad("key %q has no entry in the sidecar", o.Key())
 		default:
 			err := d.guard(func() error {
 				if u, ok := d.sidecar.Use(int(o.entry)); !ok || u != o.word {
-					bad("key %q: the sidecar's use is %#x (its check is right: %v), want %#x", o.key, u, ok, o.word)
+					bad("key %q: the sidecar's use is %#x (its check is right: %v), want %#x", o.Key(), u, ok, o.word)
 				}
 				return nil
 			})
 			if err != nil {
-				bad("key %q: %w", o.key, err)
+				bad("key %q: %w", o.Key(), err)
 			}
 		}
 	}

@@ -163,7 +163,8 @@ func (a *adopter) read() (placed []shmring.Chunk) {
 			continue
 		}
 		f := &found{o: a.lifetime.newObject()}
-		f.o.chunk, f.o.entry = r, int32(i)
+		f.o.setRecord(r)
+		f.o.entry = int32(i)
 		f.use, f.useOK = file.Use(i)
 		a.found[r.ID] = f
 		a.passID(r.ID)
@@ -189,8 +190,8 @@ func (a *adopter) verify(kept []shmring.Chunk) {
 			for i := int(next.Add(1)) - 1; i < len(kept); i = int(next.Add(1)) - 1 {
 				f := a.found[kept[i].ID]
 				err := d.guard(func() error {
-					text, err := payload.Verify(d.seg.Ring(), f.o.chunk, d.plain)
-					f.o.setDescription(text)
+					text, err := payload.Verify(d.seg.Ring(), f.o.record(), d.plain)
+					f.o.setDescription(text, a.space.families.parentOf != nil)
 					return err
 				})
 				f.verified = err == nil
@@ -241,17 +242,17 @@ func (a *adopter) keep(kept []shmring.Chunk) map[string]*Object {
 			a.space.pool.Free(k.ID)
 			continue
 		}
-		if twin := byKey[o.key]; o.state == committed && twin != nil {
+		if twin := byKey[o.Key()]; o.state == committed && twin != nil {
 			// Killed between the commit of a new one and the end of the old one.
 			older := o
-			if idBefore(twin.chunk.ID, o.chunk.ID) {
+			if idBefore(twin.chunk.id, o.chunk.id) {
 				older = twin
 			}
 			older.state = retired
 		}
 		delete(a.found, k.ID)
 		if o.state == committed {
-			byKey[o.key] = o
+			byKey[o.Key()] = o
 		}
 		a.space.own(o)
 		inUse := f.use&useBusy != 0
@@ -270,8 +271,8 @@ func (a *adopter) keep(kept []shmring.Chunk) map[string]*Object {
 // index makes keys mean their objects.
 func (a *adopter) index(byKey map[string]*Object) {
 	for key, o := range byKey {
-		a.lifetime.index[key] = o
-		a.space.published(o)
+		a.lifetime.index.add(o)
+		a.space.published(o, key)
 		a.lifetime.notify(o, true)
 	}
 }

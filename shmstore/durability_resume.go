@@ -25,7 +25,7 @@ type ReservedChunk struct {
 
 // Chunk returns where the reservation is, for the next writer.
 func (r *Reservation) Chunk() ReservedChunk {
-	c := r.o.chunk
+	c := r.o.record()
 	out := ReservedChunk{
 		Address: c.Address, ID: c.ID, Size: c.Size,
 		DescriptionOffset: c.DescriptionOffset, DescriptionLength: c.DescriptionLength,
@@ -95,21 +95,21 @@ func (a *adopter) restoreReserved(records []ReservedChunk) {
 	for _, r := range records {
 		o := l.newObject()
 		o.state = reserved
-		o.chunk = sidecar.Record{
+		o.setRecord(sidecar.Record{
 			Address: r.Address, ID: r.ID, Size: r.Size,
 			DescriptionOffset: r.DescriptionOffset, DescriptionLength: r.DescriptionLength,
-		}
+		})
 		// The header, which somebody may have written over: nobody finds the chunk by it.
 		mem.Store32(ring[r.Address:], shmring.GoneID)
 		mem.Store32(ring[r.Address+4:], uint32(r.Size))
 		at := r.Address + shmring.HeaderSize + uint64(r.DescriptionOffset)
 		b := ring[at : at+uint64(r.DescriptionLength)]
 		text, err := payload.Parse(b)
-		o.setDescription(text)
-		if payload.Sum(b) != r.Sum || err != nil || l.index[o.key] != nil || l.pending[o.key] != nil {
-			o.key, o.more, o.cost = fmt.Sprintf("\x00lost\x00%d", r.ID), nil, 0
+		o.setDescription(text, a.space.families.parentOf != nil)
+		if payload.Sum(b) != r.Sum || err != nil || l.index.find(text.Key) != nil || l.pending.find(text.Key) != nil {
+			o.key, o.more, o.cost = newKey(fmt.Sprintf("\x00lost\x00%d", r.ID)), nil, 0
 		}
-		l.pending[o.key] = o
+		l.pending.add(o)
 		a.space.own(o)
 		d.resumable[r.ID] = o
 	}
@@ -134,7 +134,7 @@ func (r *Request) Resume(id uint32) (*Reservation, error) {
 	}
 	delete(s.durability.resumable, id)
 	r.pending++
-	from := o.chunk.Address + shmring.HeaderSize
-	end := o.chunk.Address + uint64(o.chunk.Size)
-	return &Reservation{r: r, o: o, payload: s.seg.Ring()[from:end:end], front: o.chunk.DescriptionOffset}, nil
+	from := o.chunk.address + shmring.HeaderSize
+	end := o.chunk.address + uint64(o.chunk.size)
+	return &Reservation{r: r, o: o, key: o.Key(), payload: s.seg.Ring()[from:end:end], front: int(o.chunk.descriptionOffset)}, nil
 }

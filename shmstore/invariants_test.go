@@ -46,7 +46,7 @@ func TestInvariantsFind(t *testing.T) {
 		"lost bytes":        {func(s *Store, _ *Object) { s.space.bytes[classLeased]-- }, counted, "objects take 191 bytes and chunks 192"},
 		"freed and leased":  {func(*Store, *Object) {}, freed, "which has 1 leases"},
 		"freed and pinned":  {func(_ *Store, o *Object) { free(o); o.pinned = true }, freed, "pinned: true"},
-		"freed and aborted": {func(_ *Store, o *Object) { free(o); o.quarantined = &quarantined{} }, freed, "in quarantine: true"},
+		"freed and aborted": {func(_ *Store, o *Object) { free(o); o.quarantined = true }, freed, "in quarantine: true"},
 		"freed":             {func(_ *Store, o *Object) { free(o) }, freed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

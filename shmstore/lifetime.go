@@ -1,6 +1,7 @@
 package shmstore
 
 import (
+	"container/list"
 	"fmt"
 	"iter"
 	"time"
@@ -40,8 +41,8 @@ type lifetime struct {
 	watch      func(Change)  // Options.Watch, or nil
 	ttl        time.Duration // Options.QuarantineTTL
 
-	index   map[string]*Object // committed, by key
-	pending map[string]*Object // reserved, by key
+	index   *index // of committed objects
+	pending *index // of reserved ones
 	pinned  map[*Object]struct{}
 
 	requests map[string]*Request // that have not ended, by id
@@ -57,8 +58,9 @@ type lifetime struct {
 func newLifetime(o Options) lifetime {
 	return lifetime{
 		owner: uncounted{}, watch: o.Watch, ttl: o.QuarantineTTL, readers: o.Readers,
-		index: map[string]*Object{}, pending: map[string]*Object{},
+		index: newIndex(), pending: newIndex(),
 		pinned: map[*Object]struct{}{}, requests: map[string]*Request{},
+		quarantine: quarantine{places: map[*Object]*list.Element{}},
 	}
 }
 
@@ -82,33 +84,33 @@ func (l *lifetime) visible() iter.Seq[*Object] {
 
 // commit makes a key mean an object that was reserved, and is published. The object that it replaces
 // can't be used once more, see mayPut.
-func (l *lifetime) commit(o *Object) {
+func (l *lifetime) commit(o *Object, key string) {
 	o.state = committed
-	if old, ok := l.index[o.key]; ok {
+	if old := l.index.find(key); old != nil {
 		l.retire(old)
 	}
-	l.index[o.key] = o
+	l.index.add(o)
 	l.space.families.addParent(o)
 	l.notify(o, true)
 }
 
 // gone is called by space when the chunk of an object was freed.
 func (l *lifetime) gone(o *Object) {
-	if o.quarantined != nil {
+	if o.quarantined {
 		l.quarantine.remove(o)
 	}
 	if o.pinned {
 		delete(l.pinned, o)
 	}
 	if o.state == committed {
-		delete(l.index, o.key)
+		l.index.remove(o)
 		l.notify(o, false)
 	}
 }
 
 func (l *lifetime) notify(o *Object, present bool) {
 	if l.watch != nil {
-		l.watch(Change{Key: o.key, ID: o.chunk.ID, Present: present})
+		l.watch(Change{Key: o.Key(), ID: o.chunk.id, Present: present})
 	}
 }
 
@@ -123,7 +125,7 @@ const (
 
 func (l *lifetime) useWord(o *Object) uint64 {
 	u := uint64(l.owner.Word(o))
-	if o.leases > 0 || o.quarantined != nil {
+	if o.leases > 0 || o.quarantined {
 		u |= useBusy
 	}
 	if o.state == retired {
@@ -149,16 +151,16 @@ func (l *lifetime) update(o *Object) {
 	if o.state == retired { // whatever becomes of the sidecar
 		l.space.evictor.Remove(&o.cached)
 	}
-	if o.state == retired && o.quarantined != nil && l.quarantineOver(o) {
+	if o.state == retired && o.quarantined && l.quarantineOver(o) {
 		l.quarantine.remove(o)
 		l.space.reclassify(o)
 	}
-	if o.leases == 0 && o.quarantined == nil {
+	if o.leases == 0 && !o.quarantined {
 		l.owner.Idle(o)
 	}
 	l.durability.setUse(o, l.useWord(o))
 	if o.state == retired && o.class == classIdle {
-		l.space.evict([]uint32{o.chunk.ID}) // unless a reader looks at it; then it goes when room is needed
+		l.space.evict([]uint32{o.chunk.id}) // unless a reader looks at it; then it goes when room is needed
 	}
 }
 
@@ -174,7 +176,7 @@ func (l *lifetime) restore(o *Object, word uint32, inUse bool) {
 // checkHeld verifies the counts of an object whose leases have changed.
 func (l *lifetime) checkHeld(o *Object) error {
 	if o.sent < 0 || o.leases < o.sent || l.leases < int(o.leases) {
-		return fmt.Errorf("shmstore: key %q has %d leases, %d of them sent; the store has %d", o.key, o.leases, o.sent, l.leases)
+		return fmt.Errorf("shmstore: key %q has %d leases, %d of them sent; the store has %d", o.Key(), o.leases, o.sent, l.leases)
 	}
 	return nil
 }
@@ -186,10 +188,10 @@ func (l *lifetime) check(bad report) {
 	l.checkQuarantine(bad)
 	for o := range l.space.all() {
 		if o.entry >= 0 && o.word != l.useWord(o) {
-			bad("key %q has the use word %#x, want %#x", o.key, o.word, l.useWord(o))
+			bad("key %q has the use word %#x, want %#x", o.Key(), o.word, l.useWord(o))
 		}
 		if err := l.owner.Check(o); err != nil {
-			bad("key %q: %w", o.key, err)
+			bad("key %q: %w", o.Key(), err)
 		}
 	}
 }
@@ -199,29 +201,29 @@ func (l *lifetime) checkKeys(bad report) {
 	for o := range l.space.all() {
 		counts[o.state]++
 		switch {
-		case o.state == reserved && l.pending[o.key] != o:
-			bad("reserved key %q is not pending", o.key)
-		case o.state == committed && l.index[o.key] != o:
-			bad("key %q is not indexed", o.key)
+		case o.state == reserved && l.pending.find(o.Key()) != o:
+			bad("reserved key %q is not pending", o.Key())
+		case o.state == committed && l.index.find(o.Key()) != o:
+			bad("key %q is not indexed", o.Key())
 		}
 		if (o.state == committed) != o.cached.Live() {
-			bad("key %q in state %d is known to the eviction policy: %v", o.key, o.state, o.cached.Live())
+			bad("key %q in state %d is known to the eviction policy: %v", o.Key(), o.state, o.cached.Live())
 		}
 		if _, ok := l.pinned[o]; ok != o.pinned || o.pinned && o.state != committed {
-			bad("key %q in state %d is pinned: %v, %v", o.key, o.state, o.pinned, ok)
+			bad("key %q in state %d is pinned: %v, %v", o.Key(), o.state, o.pinned, ok)
 		}
 	}
-	if len(l.index) != counts[committed] || len(l.pending) != counts[reserved] {
-		bad("%d keys and %d pending for %d committed and %d reserved objects", len(l.index), len(l.pending), counts[committed], counts[reserved])
+	if l.index.len() != counts[committed] || l.pending.len() != counts[reserved] {
+		bad("%d keys and %d pending for %d committed and %d reserved objects", l.index.len(), l.pending.len(), counts[committed], counts[reserved])
 	}
-	for key := range l.pending {
-		if o, ok := l.index[key]; ok && l.usable(o) {
-			bad("key %q is indexed and pending", key)
+	for x := range l.pending.all() {
+		if o := l.index.find(x.Key()); o != nil && l.usable(o) {
+			bad("key %q is indexed and pending", x.Key())
 		}
 	}
 	for o := range l.pinned {
-		if l.space.object(o.chunk.ID) != o {
-			bad("key %q is pinned, and gone", o.key)
+		if l.space.object(o.chunk.id) != o {
+			bad("key %q is pinned, and gone", o.Key())
 		}
 	}
 }
@@ -249,7 +251,7 @@ func (l *lifetime) checkLeases(bad report) {
 	}
 	for o := range l.space.all() {
 		if n := sums[o]; n != (sum{int(o.leases), int(o.sent)}) {
-			bad("key %q has %d leases, %d sent; requests have %d and %d", o.key, o.leases, o.sent, n.leases, n.sent)
+			bad("key %q has %d leases, %d sent; requests have %d and %d", o.Key(), o.leases, o.sent, n.leases, n.sent)
 		}
 	}
 	if all != l.leases || mapped > l.mapped {
@@ -260,7 +262,7 @@ func (l *lifetime) checkLeases(bad report) {
 func (l *lifetime) checkQuarantine(bad report) {
 	n := 0
 	for o := range l.space.all() {
-		if o.quarantined != nil {
+		if o.quarantined {
 			n++
 		}
 	}
@@ -269,13 +271,13 @@ func (l *lifetime) checkQuarantine(bad report) {
 	for e := q.objects.Front(); e != nil; e = e.Next() {
 		x := e.Value.(*quarantined)
 		o := x.o
-		if o.quarantined != x || x.place != e || x.fence < fence || l.space.object(o.chunk.ID) != o {
-			bad("key %q is in quarantine up to fence %d, behind %d", o.key, x.fence, fence)
+		if !o.quarantined || q.places[o] != e || x.fence < fence || l.space.object(o.chunk.id) != o {
+			bad("key %q is in quarantine up to fence %d, behind %d", o.Key(), x.fence, fence)
 		}
 		fence = x.fence
 		next = next || e == q.next
 	}
-	if n != q.objects.Len() || !next {
+	if n != q.objects.Len() || n != len(q.places) || !next {
 		bad("%d objects are in quarantine, %d in its list; looking goes on in it: %v", n, q.objects.Len(), next)
 	}
 }

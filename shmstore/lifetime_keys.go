@@ -16,12 +16,12 @@ func (l *lifetime) usable(o *Object) (ok bool) {
 
 // find returns the object under a key that can be given to one more request.
 func (l *lifetime) find(key string) (*Object, error) {
-	o, ok := l.index[key]
-	if ok && !l.usable(o) {
+	o := l.index.find(key)
+	if o != nil && !l.usable(o) {
 		l.retire(o)
-		ok = false
+		o = nil
 	}
-	if !ok {
+	if o == nil {
 		return nil, l.notFound(key)
 	}
 	l.releaseIfOver(o)
@@ -30,8 +30,8 @@ func (l *lifetime) find(key string) (*Object, error) {
 
 // peek is find without a change of anything.
 func (l *lifetime) peek(key string) (*Object, error) {
-	o, ok := l.index[key]
-	if !ok || !l.usable(o) {
+	o := l.index.find(key)
+	if o == nil || !l.usable(o) {
 		return nil, l.notFound(key)
 	}
 	return o, nil
@@ -39,8 +39,7 @@ func (l *lifetime) peek(key string) (*Object, error) {
 
 // notFound is the error for a key that is not there, or not yet.
 func (l *lifetime) notFound(key string) error {
-	_, pending := l.pending[key]
-	return &KeyError{Key: key, Err: ErrNotFound, Reserved: pending}
+	return &KeyError{Key: key, Err: ErrNotFound, Reserved: l.pending.find(key) != nil}
 }
 
 // checkKey refuses the empty key, unless the PayloadOwner has to decide on it.
@@ -56,10 +55,10 @@ func (l *lifetime) mayPut(key string) error {
 	if err := l.checkKey(key); err != nil {
 		return err
 	}
-	if _, ok := l.pending[key]; ok {
+	if l.pending.find(key) != nil {
 		return &KeyError{Key: key, Err: ErrKeyExists, Reserved: true}
 	}
-	if o, ok := l.index[key]; ok && l.usable(o) {
+	if o := l.index.find(key); o != nil && l.usable(o) {
 		return &KeyError{Key: key, Err: ErrKeyExists}
 	}
 	return nil
@@ -67,22 +66,22 @@ func (l *lifetime) mayPut(key string) error {
 
 // remove makes a key absent, and reports whether it was there.
 func (l *lifetime) remove(key string) bool {
-	o, ok := l.index[key]
-	if ok {
+	o := l.index.find(key)
+	if o != nil {
 		l.retire(o)
 	}
-	return ok
+	return o != nil
 }
 
 // removeUnneeded is remove, but fails if somebody needs the object.
 func (l *lifetime) removeUnneeded(key string) error {
-	o, ok := l.index[key]
-	if !ok {
+	o := l.index.find(key)
+	if o == nil {
 		return l.notFound(key)
 	}
 	l.releaseIfOver(o)
-	if o.leases > 0 || o.pinned || o.quarantined != nil {
-		return fmt.Errorf("%w: key %q is needed by %d requests (pinned: %v, in quarantine: %v)", segment.ErrBusy, key, o.leases, o.pinned, o.quarantined != nil)
+	if o.leases > 0 || o.pinned || o.quarantined {
+		return fmt.Errorf("%w: key %q is needed by %d requests (pinned: %v, in quarantine: %v)", segment.ErrBusy, key, o.leases, o.pinned, o.quarantined)
 	}
 	l.retire(o)
 	return nil
@@ -91,7 +90,7 @@ func (l *lifetime) removeUnneeded(key string) error {
 // retire frees the key of an object, which itself stays until nobody can need it.
 func (l *lifetime) retire(o *Object) {
 	o.state = retired
-	delete(l.index, o.key)
+	l.index.remove(o)
 	l.space.families.remove(o)
 	l.unpin(o)
 	l.notify(o, false)
@@ -101,8 +100,8 @@ func (l *lifetime) retire(o *Object) {
 // clear makes every key absent and frees what nobody can still read. It fails while somebody needs
 // something.
 func (l *lifetime) clear() error {
-	if len(l.pending) > 0 {
-		return fmt.Errorf("%w: %d reservations are open; commit or discard them before Clear", segment.ErrBusy, len(l.pending))
+	if l.pending.len() > 0 {
+		return fmt.Errorf("%w: %d reservations are open; commit or discard them before Clear", segment.ErrBusy, l.pending.len())
 	}
 	if l.leases > 0 {
 		return fmt.Errorf("%w: %d leases are open; end their requests before Clear", segment.ErrBusy, l.leases)
@@ -111,7 +110,7 @@ func (l *lifetime) clear() error {
 	for o := range l.pinned {
 		l.unpin(o)
 	}
-	for _, o := range l.index {
+	for o := range l.index.all() {
 		l.retire(o)
 		failpoint.Hit("pool.clear.one")
 	}
@@ -131,9 +130,9 @@ func (l *lifetime) evict(keys []string) ([]uint32, error) {
 	}
 	var ids []uint32
 	for _, key := range keys {
-		if o, ok := l.index[key]; ok {
+		if o := l.index.find(key); o != nil {
 			if l.releaseIfOver(o); o.class == classIdle {
-				ids = append(ids, o.chunk.ID)
+				ids = append(ids, o.chunk.id)
 			}
 		}
 	}
@@ -143,13 +142,13 @@ func (l *lifetime) evict(keys []string) ([]uint32, error) {
 
 // pin keeps the object under a key, and reports whether it is there.
 func (l *lifetime) pin(key string) bool {
-	o, ok := l.index[key]
-	if ok && !o.pinned {
+	o := l.index.find(key)
+	if o != nil && !o.pinned {
 		o.pinned = true
 		l.pinned[o] = struct{}{}
 		l.space.reclassify(o)
 	}
-	return ok
+	return o != nil
 }
 
 func (l *lifetime) unpin(o *Object) {
@@ -168,7 +167,7 @@ func (l *lifetime) unpinKeys(keys []string) {
 		}
 	}
 	for _, key := range keys {
-		if o, ok := l.index[key]; ok {
+		if o := l.index.find(key); o != nil {
 			l.unpin(o)
 		}
 	}

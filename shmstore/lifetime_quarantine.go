@@ -11,41 +11,46 @@ var noEnd time.Time
 // quarantined is the stay of an object in quarantine.
 type quarantined struct {
 	o     *Object
-	fence uint64        // the one that ends it
-	until time.Time     // or then, if nobody is inside
-	place *list.Element // in quarantine.objects
+	fence uint64    // the one that ends it
+	until time.Time // or then, if nobody is inside
 }
 
 // quarantine is what is in quarantine, in the order of the fences. Only the last abortion of an
 // object counts: its fence is the latest, and so is its end by time.
 type quarantine struct {
-	objects list.List     // of *quarantined
-	next    *list.Element // where examining goes on, nil: at the front
-	fence   uint64        // the next one's number
+	objects list.List                 // of *quarantined
+	places  map[*Object]*list.Element // in objects
+	next    *list.Element             // where examining goes on, nil: at the front
+	fence   uint64                    // the next one's number
 }
+
+// stay returns the stay of an object that is in quarantine.
+func (q *quarantine) stay(o *Object) *quarantined { return q.places[o].Value.(*quarantined) }
 
 // add puts an object into quarantine, or makes it stay longer.
 func (q *quarantine) add(o *Object, until time.Time) {
-	if o.quarantined == nil {
-		o.quarantined = &quarantined{o: o}
-		o.quarantined.place = q.objects.PushBack(o.quarantined)
+	if !o.quarantined {
+		o.quarantined = true
+		q.places[o] = q.objects.PushBack(&quarantined{o: o})
 	} else {
 		q.skip(o)
-		q.objects.MoveToBack(o.quarantined.place)
+		q.objects.MoveToBack(q.places[o])
 	}
-	o.quarantined.fence, o.quarantined.until = q.fence, until
+	x := q.stay(o)
+	x.fence, x.until = q.fence, until
 }
 
 // remove takes an object out of quarantine.
 func (q *quarantine) remove(o *Object) {
 	q.skip(o)
-	q.objects.Remove(o.quarantined.place)
-	o.quarantined = nil
+	q.objects.Remove(q.places[o])
+	delete(q.places, o)
+	o.quarantined = false
 }
 
 // skip moves the place where examining goes on behind an object.
 func (q *quarantine) skip(o *Object) {
-	if q.next == o.quarantined.place {
+	if q.next == q.places[o] {
 		q.next = q.next.Next()
 	}
 }
@@ -95,7 +100,7 @@ func (l *lifetime) quarantineOver(o *Object) bool {
 	if !l.owner.Unread(o, false) {
 		return true
 	}
-	until := o.quarantined.until
+	until := l.quarantine.stay(o).until
 	return !until.IsZero() && !time.Now().Before(until) && !l.owner.Unread(o, true)
 }
 
@@ -107,7 +112,7 @@ func (l *lifetime) release(o *Object) {
 
 // releaseIfOver ends the quarantine of an object that may leave it.
 func (l *lifetime) releaseIfOver(o *Object) {
-	if o.quarantined == nil {
+	if !o.quarantined {
 		return
 	}
 	_ = l.durability.guard(func() error {
@@ -158,7 +163,7 @@ func (l *lifetime) newFence() uint64 {
 // passFence releases what was aborted before a fence.
 func (l *lifetime) passFence(n uint64) {
 	_ = l.durability.guard(func() error {
-		for o := l.quarantine.front(); o != nil && o.quarantined.fence <= n; o = l.quarantine.front() {
+		for o := l.quarantine.front(); o != nil && l.quarantine.stay(o).fence <= n; o = l.quarantine.front() {
 			l.examined++
 			l.release(o)
 		}
@@ -185,7 +190,7 @@ func (l *lifetime) resetReaders(readers int) error {
 		o.leases -= o.sent
 		l.leases -= int(o.sent)
 		o.sent = 0
-		if o.quarantined != nil {
+		if o.quarantined {
 			l.quarantine.remove(o)
 		}
 	}

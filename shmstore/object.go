@@ -2,6 +2,7 @@ package shmstore
 
 import (
 	"iter"
+	"unique"
 
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/internal/payload"
@@ -17,66 +18,128 @@ type Object struct {
 	Record any
 
 	// A store may have a million of them, so no byte is here twice or for nothing.
-	key    string
-	more   *more          // nil if there is neither a tenant nor a note
-	cost   float64        // of making it again, in nanoseconds, as it was claimed; 0 is unknown
-	chunk  sidecar.Record // with what the store writes beside the payload, its description
-	offset uint64         // of the payload, in the segment
-	length int            // of the payload
-	extent int64          // bytes that the chunk takes
+	// See docs/decisions.md, "An object is small on the heap, and its key is taken apart".
+	key   key
+	more  *more   // nil if there is neither a tenant nor a note, nor can it have parents
+	cost  float64 // of making it again, in nanoseconds, as it was claimed; 0 is unknown
+	chunk chunk
 
 	// Only space changes these, and class and noParent.
 	cached        evict.Entry // live while it has its key
 	search        uint64      // see search
-	links         *links      // nil if it has neither parent nor children
 	placeInStore  int32       // among the idle objects, if it is one
 	placeOfTenant int32       // among those of its tenant
 
-	// Only lifetime and its requests change these, and state and pinned.
-	quarantined *quarantined // nil if it is not in quarantine
-	leases      int32        // of requests that have not ended
-	sent        int32        // of them, of requests that were committed
+	// Only lifetime and its requests change these, and state, pinned and quarantined.
+	leases int32 // of requests that have not ended
+	sent   int32 // of them, of requests that were committed
 
 	// Only durability changes these.
 	word  uint64 // the use word in the sidecar, unwritten if it is not known
 	entry int32  // in the sidecar's table, -1 if none
 
-	state    objectState
-	class    class
-	pinned   bool
-	noParent bool // it would descend from itself
+	takes uint32 // bytes that the chunk takes, see extent
+
+	state       objectState
+	class       class
+	pinned      bool
+	quarantined bool
+	noParent    bool // it would descend from itself
+	busy        bool // it is counted in links.among.busy
+	plain       bool // the payload has no PayloadOwner
+	fullSum     bool // chunk.sum covers all of the payload
 }
 
-// more is what most objects don't have.
-type more struct {
-	tenant string
-	note   []byte
+// chunk is where an object is, and what the table of the sidecar has of it.
+type chunk struct {
+	address           uint64
+	id                uint32
+	size              uint32 // with the header
+	descriptionOffset uint32 // of what the store writes beside the payload
+	descriptionLength uint32
+	sum               uint32
+	lead              uint32 // bytes of the segment that are in front of the payload, without address
 }
 
-// describeMore sets the tenant and the note.
-func (o *Object) describeMore(tenant string, note []byte) {
-	if tenant != "" || len(note) > 0 {
-		o.more = &more{tenant, note}
+// setRecord sets what record returns.
+func (o *Object) setRecord(r sidecar.Record) {
+	o.chunk = chunk{
+		address: r.Address, id: r.ID, size: uint32(r.Size), sum: r.Sum,
+		descriptionOffset: uint32(r.DescriptionOffset), descriptionLength: uint32(r.DescriptionLength),
+	}
+	o.fullSum = r.Full
+}
+
+// record returns the entry of the object in the sidecar's table.
+func (o *Object) record() sidecar.Record {
+	c := &o.chunk
+	return sidecar.Record{
+		Address: c.address, ID: c.id, Size: int(c.size), Sum: c.sum, Full: o.fullSum,
+		DescriptionOffset: int(c.descriptionOffset), DescriptionLength: int(c.descriptionLength),
 	}
 }
 
-// description returns what stands of the object beside its payload.
-func (o *Object) description() payload.Description {
-	return payload.Description{Cost: o.cost, Key: o.key, Tenant: o.tenant(), Note: o.Note()}
+// extent returns the bytes that the chunk takes.
+func (o *Object) extent() int64 { return int64(o.takes) }
+
+// length returns the bytes of the payload.
+func (o *Object) length() uint64 {
+	if o.plain {
+		return uint64(o.chunk.descriptionOffset) - (payload.Lead - shmring.HeaderSize)
+	}
+	return uint64(o.chunk.size) - shmring.HeaderSize
 }
 
-// setDescription sets what description returns.
-func (o *Object) setDescription(d payload.Description) {
-	o.cost, o.key = d.Cost, d.Key
-	o.describeMore(d.Tenant, d.Note)
+// offset returns where the payload begins in the segment.
+func (o *Object) offset() uint64 { return o.chunk.address + uint64(o.chunk.lead) }
+
+// more is what most objects don't have.
+type more struct {
+	tenant unique.Handle[string] // of many objects; the zero value is nobody
+	note   []byte
+	links  *links // nil in a store whose objects have no parents
+}
+
+// describeMore sets the tenant and the note. Of a family's object it makes the links, too.
+func (o *Object) describeMore(tenant string, note []byte, family bool) {
+	switch {
+	case family:
+		both := new(struct {
+			more
+			own links
+		})
+		o.more, both.links = &both.more, &both.own
+	case tenant != "" || len(note) > 0:
+		o.more = new(more)
+	default:
+		return
+	}
+	o.more.note = note
+	if tenant != "" {
+		o.more.tenant = unique.Make(tenant)
+	}
+}
+
+// links returns the place of the object in its family, nil if it can have none.
+func (o *Object) links() *links {
+	if o.more == nil {
+		return nil
+	}
+	return o.more.links
+}
+
+// setDescription takes over what stands of the object beside its payload.
+func (o *Object) setDescription(d payload.Description, family bool) {
+	o.cost, o.key = d.Cost, newKey(d.Key)
+	o.describeMore(d.Tenant, d.Note, family)
 }
 
 // tenant returns PutOptions.Tenant.
 func (o *Object) tenant() string {
-	if o.more == nil {
+	if o.more == nil || o.more.tenant == (unique.Handle[string]{}) {
 		return ""
 	}
-	return o.more.tenant
+	return o.more.tenant.Value()
 }
 
 type objectState uint8
@@ -88,8 +151,8 @@ const (
 	discarded                    // free as soon as the memory allows
 )
 
-// Key returns the key under which the object was put.
-func (o *Object) Key() string { return o.key }
+// Key returns the key under which the object was put. It makes the string anew if the key has a zero byte.
+func (o *Object) Key() string { return o.key.text() }
 
 // Note returns PutOptions.Note of whoever put the object. It must not be written to.
 func (o *Object) Note() []byte {
@@ -101,7 +164,7 @@ func (o *Object) Note() []byte {
 
 // Handle returns where the payload is.
 func (o *Object) Handle() Handle {
-	return Handle{Offset: o.offset, Length: uint64(o.length), ID: o.chunk.ID}
+	return Handle{Offset: o.offset(), Length: o.length(), ID: o.chunk.id}
 }
 
 // Handle is where a payload is. Another process that has attached the segment
@@ -174,10 +237,8 @@ func (uncounted) Check(*Object) error              { return nil }
 // whole chunk behind the header.
 func (o *Object) locate(dataOffset int, plain bool) {
 	lead := shmring.HeaderSize
-	o.length = o.chunk.Size - shmring.HeaderSize
 	if plain {
 		lead = payload.Lead
-		o.length = o.chunk.DescriptionOffset - (payload.Lead - shmring.HeaderSize)
 	}
-	o.offset = uint64(dataOffset) + o.chunk.Address + uint64(lead)
+	o.chunk.lead, o.plain = uint32(dataOffset+lead), plain
 }

@@ -41,7 +41,7 @@ func (r *Reader) look(i int) (*Object, error) {
 			o = nil
 			return nil
 		}
-		o.chunk = e.Record
+		o.setRecord(e.Record)
 		o.locate(len(r.seg.Secret()), r.lead == payload.Lead)
 		v := &View{r: r, h: o.Handle(), place: -1}
 		err := v.open() // so that nothing overwrites the description while it is read
@@ -63,15 +63,15 @@ func (r *Reader) look(i int) (*Object, error) {
 
 // describe reads the description of an object whose chunk stays.
 func (r *Reader) describe(o *Object) error {
-	_, b, err := payload.Locate(r.seg.Ring(), o.chunk, r.lead == payload.Lead)
+	_, b, err := payload.Locate(r.seg.Ring(), o.record(), r.lead == payload.Lead)
 	var text payload.Description
 	if err == nil {
 		text, err = payload.Parse(b)
 	}
 	if err != nil {
-		return &CorruptError{Segment: r.seg.Name(), Address: o.chunk.Address, ID: o.chunk.ID, Err: err}
+		return &CorruptError{Segment: r.seg.Name(), Address: o.chunk.address, ID: o.chunk.id, Err: err}
 	}
-	o.setDescription(text)
+	o.setDescription(text, false)
 	return nil
 }
 
@@ -81,8 +81,8 @@ func (r *Reader) describe(o *Object) error {
 func (v *View) Verify(o *Object) error {
 	r := v.r
 	return r.guard(func() error {
-		if _, err := payload.Verify(r.seg.Ring(), o.chunk, r.lead == payload.Lead); err != nil {
-			return &CorruptError{Segment: r.seg.Name(), Address: o.chunk.Address, ID: o.chunk.ID, Err: err}
+		if _, err := payload.Verify(r.seg.Ring(), o.record(), r.lead == payload.Lead); err != nil {
+			return &CorruptError{Segment: r.seg.Name(), Address: o.chunk.address, ID: o.chunk.id, Err: err}
 		}
 		return nil
 	})

@@ -114,7 +114,7 @@ func (r *Request) DropObject(o *Object) {
 // leaseOf returns a lease of an object that was put under a key, nil if there is none.
 func (r *Request) leaseOf(key string) *leases.Lease[Object] {
 	for l := range r.leases.All() {
-		if l.Object.key == key {
+		if l.Object.key.is(key) {
 			return l
 		}
 	}
@@ -140,7 +140,7 @@ func (r *Request) Object(h Handle) (*Object, error) {
 // object is Object under the store's lock.
 func (r *Request) object(h Handle) (*Object, error) {
 	o := r.s.space.object(h.ID)
-	if o == nil || o.offset != h.Offset || r.leases.Of(o) == nil {
+	if o == nil || o.offset() != h.Offset || r.leases.Of(o) == nil {
 		return nil, r.notOf(h)
 	}
 	return o, nil
@@ -166,7 +166,7 @@ func (r *Request) SetUses(h Handle, n int) error {
 	l := r.leases.Of(o)
 	switch {
 	case n < 0:
-		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.key)
+		return fmt.Errorf("%w: %d uses of key %q", errInvalid, n, o.Key())
 	case n < l.Times:
 		r.s.lifetime.owner.TakeBack(o, l.Times, l.Uses)
 		l.Times, l.Uses = 0, 0
@@ -198,8 +198,8 @@ func (r *Request) Bytes(o *Object) ([]byte, error) {
 		r.mapped = true
 		r.s.lifetime.mapped++
 	}
-	end := o.offset + uint64(o.length)
-	return r.s.seg.Bytes()[o.offset:end:end], nil
+	end := o.offset() + o.length()
+	return r.s.seg.Bytes()[o.offset():end:end], nil
 }
 
 // endLease ends the lease of one object.

@@ -15,6 +15,7 @@ import (
 type Reservation struct {
 	r       *Request
 	o       *Object
+	key     string
 	payload []byte // of the chunk, with what the store adds
 	front   int    // bytes in front of the description
 	done    bool   // guarded by the store's lock
@@ -74,7 +75,7 @@ func (r *Reservation) Commit(n int) (*Object, error) {
 func (r *Reservation) commit(sum uint32) error {
 	s, o := r.r.s, r.o
 	if r.done {
-		return fmt.Errorf("%w: the reservation of key %q ended already", errInvalid, o.key)
+		return fmt.Errorf("%w: the reservation of key %q ended already", errInvalid, r.key)
 	}
 	if s.state.Closed { // abandoned
 		r.discard()
@@ -84,7 +85,7 @@ func (r *Reservation) commit(sum uint32) error {
 	err := s.durability.guardObject(o, func() error {
 		s.lifetime.owner.Commit(o)
 		mem.Fence() // everything written so far comes before the handle
-		o.chunk.Sum, o.chunk.Full = sum, s.opt.FullSums
+		o.chunk.sum, o.fullSum = sum, s.opt.FullSums
 		s.durability.publish(o, s.lifetime.useWord(o))
 		return nil
 	})
@@ -92,10 +93,10 @@ func (r *Reservation) commit(sum uint32) error {
 		r.discard()
 		return err
 	}
-	s.space.published(o)
-	s.lifetime.commit(o)
+	s.space.published(o, r.key)
+	s.lifetime.commit(o, r.key)
 	r.end()
-	s.space.waiters.WakeKey(o.key)
+	s.space.waiters.WakeKey(r.key)
 	failpoint.Hit("committed")
 	return nil
 }
@@ -123,7 +124,7 @@ func (r *Reservation) end() {
 	s := r.r.s
 	r.done = true
 	r.r.pending--
-	delete(s.lifetime.pending, r.o.key)
+	s.lifetime.pending.remove(r.o)
 	s.seg.Release()
 	s.wakeShutdown()
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/line"
@@ -90,8 +89,6 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 	switch {
 	case n < 0 || front < 0 || back < 0:
 		return nil, fmt.Errorf("%w: a payload of %d bytes, %d of them in front", errInvalid, n, front)
-	case !utf8.ValidString(key):
-		return nil, fmt.Errorf("%w: key %q is not UTF-8", errInvalid, key)
 	case n > s.opt.maxObjectSize():
 		return nil, &TooLargeError{Size: n, Limit: s.opt.maxObjectSize()}
 	}
@@ -99,29 +96,31 @@ func (r *Request) Reserve(key string, n int, po PutOptions) (*Reservation, error
 		front += payload.MinOffset(true)
 	}
 	o := s.lifetime.newObject()
-	o.key, o.cost = key, float64(max(po.Cost, 0))
-	o.describeMore(po.Tenant, bytes.Clone(po.Note))
-	o.chunk.DescriptionOffset, o.chunk.DescriptionLength = front, o.description().Size()
-	gap := o.chunk.DescriptionLength
+	o.key, o.cost = newKey(key), float64(max(po.Cost, 0))
+	o.describeMore(po.Tenant, bytes.Clone(po.Note), s.space.families.parentOf != nil)
+	description := payload.Description{Cost: o.cost, Key: key, Tenant: po.Tenant, Note: o.Note()}
+	length := description.Size()
+	gap := length
 	if !s.durability.plain {
 		gap += padding(front + gap + po.AlignAt)
 	}
 	if gap > math.MaxInt-front-back {
 		return nil, &TooLargeError{Size: math.MaxInt, Limit: s.opt.maxObjectSize()}
 	}
-	chunk, err := r.allocate(po.Wait, o, front+gap+back)
+	o.chunk.descriptionOffset, o.chunk.descriptionLength = uint32(front), uint32(length)
+	chunk, err := r.allocate(po.Wait, o, key, front+gap+back)
 	if err != nil {
 		return nil, err
 	}
-	res := &Reservation{r: r, o: o, payload: chunk, front: front}
+	res := &Reservation{r: r, o: o, key: key, payload: chunk, front: front}
 	failpoint.Hit("reserve.copy")
 	err = s.durability.guardObject(o, func() error {
 		if s.durability.plain {
 			clear(chunk[:payload.MinOffset(true)])
 		}
-		o.description().Write(chunk[front : front+o.chunk.DescriptionLength])
+		description.Write(chunk[front : front+length])
 		failpoint.Hit("reserve.copy.meta")
-		clear(chunk[front+o.chunk.DescriptionLength : front+gap]) // no bytes of older objects between
+		clear(chunk[front+length : front+gap]) // no bytes of older objects between
 		return nil
 	})
 	if err != nil {
@@ -140,13 +139,13 @@ func padding(at int) int {
 
 // allocate allocates a chunk for an object, which becomes pending, and holds the
 // segment. With a context it waits for room.
-func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []byte, err error) {
+func (r *Request) allocate(ctx context.Context, o *Object, key string, size int) (payload []byte, err error) {
 	s := r.s
 	if err := s.lock(); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	if err := r.mayPut(o.key); err != nil {
+	if err := r.mayPut(key); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -154,11 +153,11 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 			r.pending++
 		}
 	}()
-	payload, err = s.allocate(o, size, line.Passing)
+	payload, err = s.allocate(o, key, size, line.Passing)
 	if ctx == nil || !isFull(err) {
 		return payload, err
 	}
-	w := &line.Waiter{Need: s.space.extent(size), Tenant: o.tenant(), Key: o.key}
+	w := &line.Waiter{Need: s.space.extent(size), Tenant: o.tenant(), Key: key}
 	if r.waiters == nil {
 		r.waiters = map[*line.Waiter]struct{}{}
 	}
@@ -167,9 +166,9 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 	err = s.space.waiters.Wait(ctx, &s.mu, w, err, line.Attempt{
 		Line:  func(err error) *line.Line { return s.space.lineOf(err, o.tenant()) },
 		Retry: isFull,
-		Check: func() error { return r.mayPut(o.key) },
+		Check: func() error { return r.mayPut(key) },
 		Try: func(as line.Role) (err error) {
-			payload, err = s.allocate(o, size, as)
+			payload, err = s.allocate(o, key, size, as)
 			return err
 		},
 	})
@@ -179,11 +178,11 @@ func (r *Request) allocate(ctx context.Context, o *Object, size int) (payload []
 func isFull(err error) bool { return errors.Is(err, shmring.ErrFull) }
 
 // allocate allocates a chunk for an object, which becomes pending, and holds the segment.
-func (s *Store) allocate(o *Object, size int, as line.Role) (payload []byte, err error) {
+func (s *Store) allocate(o *Object, key string, size int, as line.Role) (payload []byte, err error) {
 	if err := s.seg.Hold(); err != nil {
 		return nil, err
 	}
-	payload, err = s.space.reserve(o, size, as)
+	payload, err = s.space.reserve(o, key, size, as)
 	if err != nil {
 		s.seg.Release()
 		if never := (*shmring.TooLargeError)(nil); errors.As(err, &never) {
@@ -192,7 +191,7 @@ func (s *Store) allocate(o *Object, size int, as line.Role) (payload []byte, err
 		}
 		return nil, err
 	}
-	s.lifetime.pending[o.key] = o
+	s.lifetime.pending.add(o)
 	mustHold(s.space.checkBytes, o)
 	return payload, nil
 }

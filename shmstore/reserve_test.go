@@ -16,10 +16,8 @@ func TestReservations(t *testing.T) {
 	s := private(t, shmstore.Options{Size: 16 << 10, MaxObjectSize: 8000})
 	r := begin(t, s, "r")
 	for what, f := range map[string]func() error{
-		"empty":  func() error { _, err := r.Reserve("", 10, shmstore.PutOptions{}); return err },
-		"UTF-8":  func() error { _, err := r.Reserve("caf\xe9", 10, shmstore.PutOptions{}); return err },
-		"-1":     func() error { _, err := r.Reserve("a", -1, shmstore.PutOptions{}); return err },
-		"is not": func() error { _, err := r.Put("caf\xe9", nil, shmstore.PutOptions{}); return err },
+		"empty": func() error { _, err := r.Reserve("", 10, shmstore.PutOptions{}); return err },
+		"-1":    func() error { _, err := r.Reserve("a", -1, shmstore.PutOptions{}); return err },
 	} {
 		require.ErrorIs(t, f(), fs.ErrInvalid)
 		require.ErrorContains(t, f(), what)

@@ -63,7 +63,7 @@ func newSpace(o Options, pool *shmring.Pool) space {
 	return space{
 		pool: pool, evictor: evict.New(), size: o.Size, quotas: evict.Quotas{Of: o.Quotas, Each: o.Quota},
 		ledger:   ledger{room: int64(pool.Largest()), idle: evict.NewCandidates(placeInStore), tenants: map[string]*tenant{}},
-		families: families{parentOf: o.Parent, children: map[string]*children{}},
+		families: families{parentOf: o.Parent, orphans: map[string]*children{}},
 	}
 }
 
@@ -89,24 +89,24 @@ func (s *space) extent(size int) int64 { return int64(s.pool.Extent(size)) }
 
 // own makes an object the owner of its chunk, which counts from now on.
 func (s *space) own(o *Object) {
-	s.pool.Own(o.chunk.ID, o)
+	s.pool.Own(o.chunk.id, o)
 	s.durability.locate(o)
 	s.count(o)
 }
 
 // reserve takes a chunk for an object, whose ancestors stay from now on, and returns the bytes behind the
 // header. An error changes nothing.
-func (s *space) reserve(o *Object, size int, as line.Role) (payload []byte, err error) {
-	s.families.addChild(o) // first, so that its ancestors stay
+func (s *space) reserve(o *Object, key string, size int, as line.Role) (payload []byte, err error) {
+	s.families.addChild(o, key) // first, so that its ancestors stay
 	err = s.durability.guard(func() (err error) {
-		o.chunk.Address, o.chunk.ID, payload, err = s.place(size, o.tenant(), as)
+		o.chunk.address, o.chunk.id, payload, err = s.place(size, o.tenant(), as)
 		return err
 	})
 	if err != nil {
 		s.families.removeChild(o)
 		return nil, err
 	}
-	o.chunk.Size = len(payload) + shmring.HeaderSize
+	o.chunk.size = uint32(len(payload) + shmring.HeaderSize)
 	s.own(o)
 	return payload, nil
 }
@@ -158,8 +158,8 @@ func (s *space) place(size int, tenant string, as line.Role) (address uint64, id
 }
 
 // published makes an object one of those that the eviction policy compares.
-func (s *space) published(o *Object) {
-	s.evictor.AddClaimed(&o.cached, o.key, evict.Claim{Tenant: o.tenant(), Cost: o.cost, Bytes: o.extent, Room: s.room})
+func (s *space) published(o *Object, key string) {
+	s.evictor.AddClaimed(&o.cached, key, evict.Claim{Tenant: o.tenant(), Cost: o.cost, Bytes: o.extent(), Room: s.room})
 }
 
 // drop frees the chunk of an object; forget is what the eviction policy does with the object. If the
@@ -167,7 +167,7 @@ func (s *space) published(o *Object) {
 func (s *space) drop(o *Object, forget func(*evict.Entry)) {
 	s.durability.remove(o) // shared memory first
 	// From here on nothing touches it.
-	s.pool.Release(o.chunk.ID) // first, so that who is woken finds the bytes
+	s.pool.Release(o.chunk.id) // first, so that who is woken finds the bytes
 	s.uncount(o)
 	forget(&o.cached)
 	s.lifetime.gone(o)
@@ -194,8 +194,8 @@ func (s *space) fullError(size int, held idSet) error {
 	}
 	for id := range held {
 		if o := s.object(id); o != nil && o.class.reachable() {
-			e.Viewed += o.extent
-			e.Evictable -= o.extent
+			e.Viewed += o.extent()
+			e.Evictable -= o.extent()
 		}
 	}
 	if s.noEntry() {

@@ -29,9 +29,9 @@ func classOf(o *Object) class {
 		return classReserved
 	case o.leases > 0 || o.pinned:
 		return classLeased
-	case o.quarantined != nil:
+	case o.quarantined:
 		return classQuarantined
-	case o.hasChildren() && o.links.children.busy > 0:
+	case o.hasChildren() && o.links().children.busy > 0:
 		return classAncestor
 	case o.hasChildren():
 		return classParent
@@ -63,10 +63,10 @@ func placeOfTenant(o *Object) *int32 { return &o.placeOfTenant }
 
 // count counts the chunk of a new object, for the store and its tenant.
 func (s *space) count(o *Object) {
-	o.extent = s.extent(o.chunk.Size - shmring.HeaderSize)
+	o.takes = uint32(s.extent(int(o.chunk.size) - shmring.HeaderSize))
 	o.search = s.search.n
 	if o.tenant() != "" {
-		s.tenantOf(o.tenant()).used += o.extent
+		s.tenantOf(o.tenant()).used += o.extent()
 	}
 	s.texts += o.texts()
 	s.setClass(o, classOf(o))
@@ -78,13 +78,13 @@ const textOfObject = 1 << 10
 
 // texts returns for how many objects more an object counts, so that the memory for all of them has a bound:
 // it would be as large as the segment.
-func (o *Object) texts() int { return (len(o.key) + len(o.tenant()) + len(o.Note())) / textOfObject }
+func (o *Object) texts() int { return (o.key.len() + len(o.tenant()) + len(o.Note())) / textOfObject }
 
 // uncount undoes count for a chunk that was freed.
 func (s *space) uncount(o *Object) {
 	s.texts -= o.texts()
 	if o.tenant() != "" {
-		s.tenantOf(o.tenant()).used -= o.extent
+		s.tenantOf(o.tenant()).used -= o.extent()
 	}
 	s.setClass(o, classNone)
 	s.forgetTenant(o.tenant())
@@ -121,8 +121,8 @@ func (s *space) setOwnClass(o *Object, c class) {
 		return
 	}
 	o.class = c
-	s.bytes[was] -= o.extent
-	s.bytes[c] += o.extent
+	s.bytes[was] -= o.extent()
+	s.bytes[c] += o.extent()
 	s.bytes[classNone] = 0
 	t := s.tenants[o.tenant()]
 	if was == classIdle {
@@ -142,9 +142,9 @@ func (s *space) setOwnClass(o *Object, c class) {
 	}
 	if t != nil && was.reachable() != c.reachable() {
 		if c.reachable() {
-			t.idleBytes += o.extent
+			t.idleBytes += o.extent()
 		} else {
-			t.idleBytes -= o.extent
+			t.idleBytes -= o.extent()
 		}
 	}
 	mustHold(s.checkClass, o)

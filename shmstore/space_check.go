@@ -37,11 +37,11 @@ func (s *space) checkObjects(bad report) {
 			bad("chunk %d has no object", id)
 			continue
 		}
-		if o.chunk.ID != id || o.chunk.Address != address {
-			bad("object %d:%d has its chunk at %d:%d", o.chunk.Address, o.chunk.ID, address, id)
+		if o.chunk.id != id || o.chunk.address != address {
+			bad("object %d:%d has its chunk at %d:%d", o.chunk.address, o.chunk.id, address, id)
 		}
-		if extent := s.extent(o.chunk.Size - shmring.HeaderSize); extent != o.extent {
-			bad("object %d of %d bytes has a chunk of %d", id, o.extent, extent)
+		if extent := s.extent(int(o.chunk.size) - shmring.HeaderSize); extent != o.extent() {
+			bad("object %d of %d bytes has a chunk of %d", id, o.extent(), extent)
 		}
 	}
 }
@@ -55,21 +55,21 @@ func (s *space) checkSums(bad report) {
 	for o := range s.all() {
 		texts += o.texts()
 		if c := classOf(o); c != o.class {
-			bad("key %q is counted as of class %d, want %d", o.key, o.class, c)
+			bad("key %q is counted as of class %d, want %d", o.Key(), o.class, c)
 		}
-		bytes[o.class] += o.extent
+		bytes[o.class] += o.extent()
 		n := tenants[o.tenant()]
-		n.used += o.extent
+		n.used += o.extent()
 		if o.class.reachable() {
-			n.idleBytes += o.extent
+			n.idleBytes += o.extent()
 		}
 		if o.class == classIdle {
 			n.idle++
 			if !s.idle.Has(o) {
-				bad("key %q is idle, and not in its place among the others", o.key)
+				bad("key %q is idle, and not in its place among the others", o.Key())
 			}
 			if t := s.tenants[o.tenant()]; t != nil && !t.idle.Has(o) {
-				bad("key %q is idle, and not in its place among those of tenant %q", o.key, o.tenant())
+				bad("key %q is idle, and not in its place among those of tenant %q", o.Key(), o.tenant())
 			}
 		}
 		tenants[o.tenant()] = n
@@ -106,56 +106,65 @@ func (s *space) checkSums(bad report) {
 
 // checkFamilies finds the children of each object anew.
 func (s *space) checkFamilies(bad report) {
-	sizes := map[*children]int32{}
-	for o := range s.all() {
-		if o.links != nil && o.links.among == nil && o.links.children == nil {
-			bad("key %q has no family, and links for one", o.key)
+	f := &s.families
+	lists := map[*children]string{} // with the keys of the parents
+	for key, c := range f.orphans {
+		if lists[c] = key; c.parent != nil || f.index.find(key) != nil {
+			bad("the children of %q are orphans, and it is there", key)
 		}
-		if (o.state == committed || o.state == reserved) && s.families.parentOf != nil {
-			parent := s.families.parentOf(o.key, o.Note())
-			child := o.links != nil && o.links.among != nil
-			switch {
-			case child && (o.links.among.key != parent || s.families.children[parent] != o.links.among):
-				bad("key %q is a child of %q, not of %q", o.key, o.links.among.key, parent)
-			case child == o.noParent && parent != "" && parent != o.key:
-				bad("key %q is no child of %q", o.key, parent)
+	}
+	n := 0
+	for o := range s.all() {
+		if o.hasParent() {
+			n++
+		}
+		if o.hasChildren() {
+			if lists[o.links().children] = o.Key(); o.links().children.parent != o || f.index.find(o.Key()) != o {
+				bad("key %q has the children of another object", o.Key())
 			}
-		} else if o.links != nil {
-			bad("key %q in state %d is in a family", o.key, o.state)
 		}
 		steps := 0
 		for p := o; p != nil; p = p.parent() {
 			if steps++; steps > s.pool.Len() {
-				bad("key %q descends from itself", o.key)
+				bad("key %q descends from itself", o.Key())
 				break
 			}
 		}
 	}
-	for key, c := range s.families.children {
-		n, busy := int32(0), int32(0)
-		var last *Object
-		for o := c.first; o != nil && n <= c.n; o = o.links.next {
-			if l := o.links; l == nil || l.among != c || l.prev != last || l.busy != o.class.busy() ||
-				s.object(o.chunk.ID) != o {
-				bad("key %q is not in its place among the children of %q", o.key, key)
-				break
-			}
-			n++
-			if o.links.busy {
-				busy++
-			}
-			last = o
-		}
-		sizes[c] = n
-		if n == 0 || n != c.n || busy != c.busy || c.key != key ||
-			c.parent != s.families.index[key] || c.parent != nil && c.parent.links.children != c {
-			bad("key %q has %d children, %d of them busy; counted were %d and %d, of %q", key, n, busy, c.n, c.busy, c.key)
-		}
+	for c, key := range lists {
+		s.checkChildren(c, key, bad)
 	}
 	for o := range s.all() {
-		if o.hasChildren() && sizes[o.links.children] == 0 {
-			bad("key %q has children that are gone", o.key)
+		parent := ""
+		if o.state == committed || o.state == reserved {
+			parent = f.parentKey(o, o.Key())
 		}
+		if o.hasParent() != (parent != "") || o.hasParent() && lists[o.links().among] != parent {
+			bad("key %q in state %d is not among the children of %q", o.Key(), o.state, parent)
+		}
+	}
+	if n != f.n {
+		bad("%d objects are children, counted were %d", n, f.n)
+	}
+}
+
+// checkChildren counts the children of a key anew.
+func (s *space) checkChildren(c *children, key string, bad report) {
+	n, busy := 0, int32(0)
+	var last *Object
+	for o := c.first; o != nil; o = o.links().next {
+		if o.links().among != c || o.links().prev != last || o.busy != o.class.busy() || s.object(o.chunk.id) != o || n > s.pool.Len() {
+			bad("key %q is not in its place among the children of %q", o.Key(), key)
+			return
+		}
+		n++
+		if o.busy {
+			busy++
+		}
+		last = o
+	}
+	if n == 0 || busy != c.busy {
+		bad("key %q has %d children, %d of them busy; counted were %d", key, n, busy, c.busy)
 	}
 }
 
@@ -177,7 +186,7 @@ func (s *space) checkSearch(bad report) {
 func (s *space) checkClass(o *Object) error {
 	for c, n := range s.bytes {
 		if n < 0 {
-			return fmt.Errorf("shmstore: %d bytes in class %d after key %q moved to %d", n, c, o.key, o.class)
+			return fmt.Errorf("shmstore: %d bytes in class %d after key %q moved to %d", n, c, o.Key(), o.class)
 		}
 	}
 	if t := s.tenants[o.tenant()]; t != nil && (t.idleBytes < 0 || t.used < t.idleBytes) {
@@ -189,9 +198,9 @@ func (s *space) checkClass(o *Object) error {
 // checkFreed verifies that nobody has an object whose chunk was freed, and that no bytes were
 // lost.
 func (s *space) checkFreed(o *Object) error {
-	if o.leases != 0 || o.pinned || o.quarantined != nil || o.cached.Live() || o.entry >= 0 || o.class != classNone {
+	if o.leases != 0 || o.pinned || o.quarantined || o.cached.Live() || o.entry >= 0 || o.class != classNone {
 		return fmt.Errorf("shmstore: the chunk of key %q was freed, which has %d leases (pinned: %v, in quarantine: %v, class %d, entry %d)",
-			o.key, o.leases, o.pinned, o.quarantined != nil, o.class, o.entry)
+			o.Key(), o.leases, o.pinned, o.quarantined, o.class, o.entry)
 	}
 	return s.checkBytes(o)
 }
@@ -203,7 +212,7 @@ func (s *space) checkBytes(o *Object) error {
 		sum += n
 	}
 	if used := int64(s.pool.Used()); sum != used {
-		return fmt.Errorf("shmstore: objects take %d bytes and chunks %d, after a change of key %q", sum, used, o.key)
+		return fmt.Errorf("shmstore: objects take %d bytes and chunks %d, after a change of key %q", sum, used, o.Key())
 	}
 	return nil
 }

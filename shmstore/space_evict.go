@@ -10,7 +10,7 @@ import (
 func (s *space) chooseVictims(size int, held idSet) (ok bool) {
 	need := s.extent(size)
 	if o := s.spares.pick(s, need, held); o != nil {
-		s.victims = append(s.victims[:0], o.chunk.ID)
+		s.victims = append(s.victims[:0], o.chunk.id)
 		return true
 	}
 	s.spares.begin(need)
@@ -42,7 +42,7 @@ func (s *space) freeEntry(size int, few *int) error {
 		}
 		switch {
 		case victim != nil:
-			held.add(s.evict(append(s.victims[:0], victim.chunk.ID)))
+			held.add(s.evict(append(s.victims[:0], victim.chunk.id)))
 		case !s.lifetime.releaseNext(few):
 			return s.fullError(size, held)
 		}
@@ -73,7 +73,7 @@ func (s *space) cheapestEntry(held idSet) *Object {
 	best, _ := s.idle.Cheapest(func(o *Object) (float64, bool) {
 		looked++
 		loss, _ := s.loss(o)
-		if held.has(o.chunk.ID) {
+		if held.has(o.chunk.id) {
 			return 0, false
 		}
 		s.entries.offer(o, loss)
@@ -89,7 +89,7 @@ func (s *space) cheapestOf(t *tenant, held idSet) *Object {
 	best, _ := t.idle.Cheapest(func(o *Object) (float64, bool) {
 		s.looked++
 		loss, _ := s.loss(o)
-		return loss / float64(o.extent), !held.has(o.chunk.ID)
+		return loss / float64(o.extent()), !held.has(o.chunk.id)
 	})
 	return best
 }

@@ -5,8 +5,8 @@ import "iter"
 // families are parents and children: an object whose key others name as their parent (Options.Parent)
 // stays until they are gone, and while one of them is being stored. So what goes first is always a leaf.
 //
-// The children of a key are kept whether or not an object is there under the key: a child that comes
-// without its parent is found when the parent comes. Each list counts how many of its children are busy,
+// An object has the list of its children. Where no object is there under the key of a parent, the list is
+// among the orphans, by that key, until the parent comes. Each list counts how many of its children are busy,
 // which are those that can't be evicted, together with those of whose own children some are busy. So
 // whether an object may go is one look at a counter, and a change is passed on to the parent only if
 // the parent's answer changes.
@@ -15,29 +15,39 @@ import "iter"
 // has no parent.
 type families struct {
 	parentOf func(key string, note []byte) string // Options.Parent; nil if no object has a parent
-	index    map[string]*Object                   // of lifetime
+	index    *index                               // of lifetime
 	space    *space                               // which counts parents as of another class
 
-	children map[string]*children // by the key of the parent
-	walk     uint64               // number of the last walk
+	orphans map[string]*children // those of absent parents, by the key of the parent
+	n       int                  // objects that are children
+	walk    uint64               // number of the last walk
 }
 
-// children are those of one key. They exist as long as there are some.
+// children are those of one key, committed or reserved. They exist as long as there are some.
 type children struct {
-	key    string
 	parent *Object // committed under the key; nil if it is absent
 	first  *Object
-	n      int32 // that are committed or reserved
-	busy   int32 // of them
+	busy   int32 // how many are
 }
 
-// links are the place of an object in its family.
+// links are the place of an object in its family. In a store whose objects may have parents each object has
+// them, in one allocation with its texts.
 type links struct {
 	children   *children // its own, if it is committed and has some
 	among      *children // of which it is one; nil if it has no parent
 	prev, next *Object   // in among
-	busy       bool      // it is counted in among.busy
 	walk       uint64    // the last one that came by, see families.walk
+}
+
+// parentKey returns the key of the parent of an object with a key. It is empty if the object has none.
+func (f *families) parentKey(o *Object, key string) string {
+	if f.parentOf == nil || o.noParent {
+		return ""
+	}
+	if parent := f.parentOf(key, o.Note()); parent != key {
+		return parent
+	}
+	return ""
 }
 
 // busy reports whether an object of a class can't be evicted, and neither can its parent.
@@ -47,95 +57,98 @@ func (c class) busy() bool { return c >= classReserved && c <= classAncestor }
 func (c class) reachable() bool { return c == classParent || c == classIdle }
 
 // addChild makes an object that is about to be stored a child of its parent, which stays from now on.
-func (f *families) addChild(o *Object) {
-	if f.parentOf == nil {
+func (f *families) addChild(o *Object, own string) {
+	key := f.parentKey(o, own)
+	if key == "" {
 		return
 	}
-	parent := f.parentOf(o.key, o.Note())
-	if parent == "" || parent == o.key {
-		return
+	parent := f.index.find(key)
+	var c *children
+	if parent != nil {
+		c = parent.links().children
+	} else {
+		c = f.orphans[key]
 	}
-	c := f.children[parent]
 	if c == nil {
-		c = &children{key: parent, parent: f.index[parent]}
-		f.children[parent] = c
-		if c.parent != nil {
-			c.parent.link().children = c
+		c = &children{parent: parent}
+		if parent != nil {
+			parent.links().children = c
+		} else {
+			f.orphans[key] = c
 		}
 	}
-	l := o.link()
-	l.among, l.busy, l.next = c, true, c.first
+	l := o.links()
+	l.among, l.next = c, c.first
 	if c.first != nil {
-		c.first.links.prev = o
+		c.first.links().prev = o
 	}
 	c.first = o
-	c.n++
+	f.n++
+	o.busy = true
 	c.busy++
 	f.reclassify(c.parent)
 }
 
-func (o *Object) link() *links {
-	if o.links == nil {
-		o.links = new(links)
-	}
-	return o.links
-}
-
 // removeChild takes an object away from its parent.
 func (f *families) removeChild(o *Object) {
-	if o.links == nil || o.links.among == nil {
+	if !o.hasParent() {
 		return
 	}
-	l := o.links
+	l := o.links()
 	c := l.among
 	if l.prev != nil {
-		l.prev.links.next = l.next
+		l.prev.links().next = l.next
 	} else {
 		c.first = l.next
 	}
 	if l.next != nil {
-		l.next.links.prev = l.prev
+		l.next.links().prev = l.prev
 	}
-	c.n--
-	if l.busy {
+	f.n--
+	if o.busy {
+		o.busy = false
 		c.busy--
 	}
-	l.among, l.prev, l.next, l.busy = nil, nil, nil, false
-	if c.n == 0 {
-		delete(f.children, c.key)
-		if c.parent != nil {
-			c.parent.links.children = nil
-			c.parent.unlink()
-		}
+	l.among, l.prev, l.next = nil, nil, nil
+	if c.first != nil {
+		f.reclassify(c.parent)
+		return
 	}
+	if c.parent == nil {
+		delete(f.orphans, f.parentKey(o, o.Key()))
+		return
+	}
+	c.parent.links().children = nil
 	f.reclassify(c.parent)
-	o.unlink()
 }
 
 // addParent makes an object that is committed the parent of the children that came before it.
 func (f *families) addParent(o *Object) {
-	c := f.children[o.key]
+	if len(f.orphans) == 0 {
+		return
+	}
+	key := o.Key()
+	c := f.orphans[key]
 	if c == nil {
 		return
 	}
 	may := c.mayHaveAncestors()
 	for p := o.parent(); p != nil && may; p = p.parent() {
 		if c.has(p) {
-			o.noParent = true
 			f.removeChild(o)
+			o.noParent = true
 			break
 		}
 	}
-	c.key, c.parent = o.key, o // of one string, as the index has it
-	f.children[o.key] = c
-	o.link().children = c
+	delete(f.orphans, key)
+	c.parent, o.links().children = o, c
 }
 
 // mayHaveAncestors reports whether one of the children may be an ancestor of another object: no, if they are few and have
 // no children. A chain that is committed from its root on is not walked for each of its objects that way.
 func (c *children) mayHaveAncestors() bool {
 	n := 0
-	for o := c.first; o != nil; o = o.links.next {
+	for o := c.first; o != nil; o = o.links().next {
 		if n++; o.hasChildren() || n > 8 {
 			return true
 		}
@@ -144,35 +157,31 @@ func (c *children) mayHaveAncestors() bool {
 }
 
 // has reports whether an object is one of the children.
-func (c *children) has(o *Object) bool { return o.links != nil && o.links.among == c }
+func (c *children) has(o *Object) bool { return o.links() != nil && o.links().among == c }
 
 // remove takes an object away from its parent, and leaves its children without one.
 func (f *families) remove(o *Object) {
 	if o.hasChildren() {
-		o.links.children.parent = nil
-		o.links.children = nil
-		o.unlink()
+		c := o.links().children
+		c.parent, o.links().children = nil, nil
+		f.orphans[o.Key()] = c
 	}
 	f.removeChild(o)
 }
 
-// unlink frees the links of an object that has neither a parent nor children.
-func (o *Object) unlink() {
-	if o.links.children == nil && o.links.among == nil {
-		o.links = nil
-	}
-}
-
 // parent returns the parent of an object, nil if it has none or it is absent.
 func (o *Object) parent() *Object {
-	if o.links == nil || o.links.among == nil {
+	if !o.hasParent() {
 		return nil
 	}
-	return o.links.among.parent
+	return o.links().among.parent
 }
 
+// hasParent reports whether an object is the child of another one, which may be absent.
+func (o *Object) hasParent() bool { return o.links() != nil && o.links().among != nil }
+
 // hasChildren reports whether a child of an object is there.
-func (o *Object) hasChildren() bool { return o.links != nil && o.links.children != nil }
+func (o *Object) hasChildren() bool { return o.links() != nil && o.links().children != nil }
 
 // reclassify counts a parent, if there is one, as of the class that it is in now.
 func (f *families) reclassify(o *Object) {
@@ -183,13 +192,13 @@ func (f *families) reclassify(o *Object) {
 
 // passOn passes on to the ancestors of an object that it is of another class now.
 func (f *families) passOn(o *Object) {
-	for o != nil && o.links != nil && o.links.among != nil {
+	for o != nil && o.hasParent() {
 		busy := o.class.busy()
-		if busy == o.links.busy {
+		if busy == o.busy {
 			return
 		}
-		o.links.busy = busy
-		c := o.links.among
+		o.busy = busy
+		c := o.links().among
 		if busy {
 			c.busy++
 		} else {
@@ -211,30 +220,30 @@ func (f *families) rebuild(all iter.Seq[*Object]) {
 	f.index = nil // so that nobody has a parent until those in a ring are known
 	for o := range all {
 		if o.state == committed || o.state == reserved {
-			f.addChild(o)
+			f.addChild(o, o.Key())
 			f.passOn(o)
 		}
 	}
-	f.index = index
 	before := f.walk
 	for o := range all {
 		f.walk++
 		// Up to where an earlier walk went on.
-		for x := o; x != nil && x.links != nil && x.links.walk <= before; {
-			x.links.walk = f.walk
-			p := f.index[x.links.among.key]
-			if p != nil && p.links != nil && p.links.walk == f.walk {
-				x.noParent = true
+		for x := o; x != nil && x.hasParent() && x.links().walk <= before; {
+			x.links().walk = f.walk
+			p := index.find(f.parentKey(x, x.Key()))
+			if p != nil && p.links().walk == f.walk {
 				f.removeChild(x)
+				x.noParent = true
 				break
 			}
 			x = p
 		}
 	}
-	for key, c := range f.children {
-		if o := f.index[key]; o != nil {
-			c.parent = o
-			o.link().children = c
+	f.index = index
+	for key, c := range f.orphans {
+		if o := index.find(key); o != nil {
+			delete(f.orphans, key)
+			c.parent, o.links().children = o, c
 			f.reclassify(o)
 		}
 	}
@@ -260,11 +269,11 @@ func (s *space) lossOfFamily(o *Object) (sum float64, may bool) {
 // nextOf returns what follows o in the family of top: each object is in front of its children.
 func (o *Object) nextOf(top *Object) *Object {
 	if o.hasChildren() {
-		return o.links.children.first
+		return o.links().children.first
 	}
 	for o != top {
-		if o.links.next != nil {
-			return o.links.next
+		if o.links().next != nil {
+			return o.links().next
 		}
 		o = o.parent()
 	}
@@ -281,16 +290,16 @@ func (f *families) appendFamily(ids []uint32, top *Object) []uint32 {
 	for {
 		// Down to the first child that was not visited.
 		if o.hasChildren() {
-			if c := f.unvisited(o.links.children.first); c != nil {
+			if c := f.unvisited(o.links().children.first); c != nil {
 				o = c
 				continue
 			}
 		}
-		ids = append(ids, o.chunk.ID)
+		ids = append(ids, o.chunk.id)
 		if o == top {
 			return ids
 		}
-		if c := f.unvisited(o.links.next); c != nil {
+		if c := f.unvisited(o.links().next); c != nil {
 			o = c
 		} else {
 			o = o.parent()
@@ -301,7 +310,7 @@ func (f *families) appendFamily(ids []uint32, top *Object) []uint32 {
 // unvisited returns the first of an object and its later siblings that this walk has not been at,
 // and marks it.
 func (f *families) unvisited(o *Object) *Object {
-	for ; o != nil; o = o.links.next {
+	for ; o != nil; o = o.links().next {
 		if f.firstVisit(o) {
 			return o
 		}
@@ -310,18 +319,18 @@ func (f *families) unvisited(o *Object) *Object {
 }
 
 func (f *families) firstVisit(o *Object) bool {
-	if o.links == nil {
+	if o.links() == nil {
 		return true
 	}
-	first := o.links.walk != f.walk
-	o.links.walk = f.walk
+	first := o.links().walk != f.walk
+	o.links().walk = f.walk
 	return first
 }
 
 // chooseFamilies is chooseVictims where no run of holes and leaves is long enough: it takes ancestors too,
 // with all of their descendants, wherever these are.
 func (s *space) chooseFamilies(size int, held idSet) (ok bool) {
-	if len(s.families.children) == 0 {
+	if s.families.n == 0 {
 		return false
 	}
 	s.victims, ok = s.pool.Cheapest(s.victims[:0], size, func(id uint32, owner any) (float64, bool) {

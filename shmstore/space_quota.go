@@ -39,7 +39,7 @@ func (s *space) admit(size int, tenant string, as line.Role, few *int) error {
 		}
 		if t.used-t.idleBytes+need <= quota {
 			if victim := s.cheapestOf(t, held); victim != nil {
-				held.add(s.evict(append(s.victims[:0], victim.chunk.ID)))
+				held.add(s.evict(append(s.victims[:0], victim.chunk.id)))
 				continue
 			}
 		}
@@ -53,7 +53,7 @@ func (s *space) quotaError(t *tenant, name string, need, quota int64, held idSet
 	used := t.used - t.idleBytes
 	for id := range held {
 		if o := s.object(id); o != nil && o.class.reachable() {
-			used += o.extent
+			used += o.extent()
 		}
 	}
 	return &FullError{Tenant: name, Need: int(need), Used: uint64(used), Size: int(quota)}

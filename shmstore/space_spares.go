@@ -33,7 +33,7 @@ func (s *spares) begin(need int64) { s.need, s.n = need, 0 }
 
 // offer keeps an object that a search looks at, if it is among the cheapest.
 func (s *spares) offer(o *Object, value float64) {
-	if o.extent < s.need {
+	if o.extent() < s.need {
 		return
 	}
 	if s.n == maxSpares {
@@ -69,7 +69,7 @@ func (s *spares) pick(of *space, need int64, held idSet) (best *Object) {
 	for i := 0; i < s.n; {
 		x := s.all[i]
 		value, may := of.loss(x.o)
-		if !may || value > x.value || held.has(x.o.chunk.ID) {
+		if !may || value > x.value || held.has(x.o.chunk.id) {
 			s.remove(i)
 			continue
 		}

@@ -109,20 +109,20 @@ func TestSpareGoesOnlyWhileItIsCheap(t *testing.T) {
 			r, err := s.Begin(RequestOptions{ID: "r"})
 			require.NoError(t, err)
 			t.Cleanup(r.Rollback)
-			_, err = r.Lookup(o.key, 1)
+			_, err = r.Lookup(o.Key(), 1)
 			require.NoError(t, err)
 		}, 64, false},
 		"used": {func(t *testing.T, s *Store, o *Object) {
 			for range 3 {
 				r, err := s.Begin(RequestOptions{ID: "r"})
 				require.NoError(t, err)
-				_, err = r.Lookup(o.key, 1)
+				_, err = r.Lookup(o.Key(), 1)
 				require.NoError(t, err)
 				r.Rollback()
 			}
 		}, 64, false},
-		"evicted":      {func(t *testing.T, s *Store, o *Object) { _, err := s.Evict(o.key); require.NoError(t, err) }, 64, false},
-		"pinned":       {func(t *testing.T, s *Store, o *Object) { _, err := s.Pin(o.key); require.NoError(t, err) }, 64, false},
+		"evicted":      {func(t *testing.T, s *Store, o *Object) { _, err := s.Evict(o.Key()); require.NoError(t, err) }, 64, false},
+		"pinned":       {func(t *testing.T, s *Store, o *Object) { _, err := s.Pin(o.Key()); require.NoError(t, err) }, 64, false},
 		"another size": {func(*testing.T, *Store, *Object) {}, 128, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestSpareGoesOnlyWhileItIsCheap(t *testing.T) {
 			s.space.spares.end(sparesShare, sparesShare*sparesPart)
 			c.change(t, s, o)
 			require.Equal(t, c.taken, s.space.spares.pick(&s.space, c.need, nil) == o)
-			require.Nil(t, s.space.spares.pick(&s.space, c.need, idSet{o.chunk.ID: {}}))
+			require.Nil(t, s.space.spares.pick(&s.space, c.need, idSet{o.chunk.id: {}}))
 		})
 	}
 }
@@ -151,9 +151,9 @@ func TestSparesAreTheCheapest(t *testing.T) {
 	var s spares
 	s.begin(100)
 	for _, v := range rand.New(rand.NewPCG(1, 1)).Perm(64) {
-		s.offer(&Object{extent: 100}, float64(v))
+		s.offer(&Object{takes: 100}, float64(v))
 	}
-	s.offer(&Object{extent: 99}, -1)
+	s.offer(&Object{takes: 99}, -1)
 	require.Equal(t, maxSpares, s.n)
 	for i := range maxSpares {
 		require.InDelta(t, i, s.all[i].value, 0)
@@ -164,7 +164,7 @@ func TestSparesAreTheCheapest(t *testing.T) {
 	s.end(sparesShare-1, 1<<20)
 	require.Zero(t, s.n, "a small sample leaves none")
 	s.begin(100)
-	s.offer(&Object{extent: 100}, 1)
+	s.offer(&Object{takes: 100}, 1)
 	s.end(64, 64*sparesPart-1)
 	require.Zero(t, s.n, "a sample that is a large part of all leaves none")
 }

@@ -70,7 +70,7 @@ func (s *Store) Stats() (Stats, error) {
 func (s *Store) stats() Stats {
 	sp, l := &s.space, &s.lifetime
 	return Stats{
-		Objects: len(l.index), Chunks: sp.pool.Len(), Used: int64(sp.pool.Used()), Leases: l.leases, Requests: len(l.requests),
+		Objects: l.index.len(), Chunks: sp.pool.Len(), Used: int64(sp.pool.Used()), Leases: l.leases, Requests: len(l.requests),
 		Waiting: sp.waiters.Len(), Misused: l.misused, Readers: l.readers, DeadReaders: s.durability.deadReaders,
 		Reserved: sp.bytes[classReserved], Leased: sp.bytes[classLeased] + sp.bytes[classAncestor],
 		Quarantined: sp.bytes[classQuarantined], Evictable: sp.evictable(), QuarantinedObjects: l.quarantine.len(),
@@ -121,8 +121,8 @@ func (s *Store) Inspect(f func(*Object, ObjectState)) (Stats, error) {
 
 func (s *Store) stateOf(o *Object) ObjectState {
 	state := ObjectState{
-		Key: o.key, Address: o.chunk.Address, ID: o.chunk.ID, Bytes: int64(o.chunk.Size), Indexed: o.state == committed, Pinned: o.pinned,
-		Leases: int(o.leases), Quarantined: o.quarantined != nil, Tenant: o.tenant(),
+		Key: o.Key(), Address: o.chunk.address, ID: o.chunk.id, Bytes: int64(o.chunk.size), Indexed: o.state == committed, Pinned: o.pinned,
+		Leases: int(o.leases), Quarantined: o.quarantined, Tenant: o.tenant(),
 	}
 	if state.Quarantined {
 		_ = s.durability.guard(func() error { state.Quarantined = !s.lifetime.quarantineOver(o); return nil })

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"hash/crc32"
 	"math"
-	"unicode/utf8"
 )
 
 // Description is what whoever adopts a segment has to know of an object besides its payload. It stands
@@ -63,7 +62,7 @@ func Parse(b []byte) (d Description, err error) {
 		}
 		parts[i], b = b[:n], b[n:]
 	}
-	if len(b) != 0 || !utf8.Valid(parts[0]) || !(d.Cost >= 0) || math.IsInf(d.Cost, 0) {
+	if len(b) != 0 || !(d.Cost >= 0) || math.IsInf(d.Cost, 0) {
 		return d, ErrDescription
 	}
 	d.Key, d.Tenant, d.Note = string(parts[0]), string(parts[1]), bytes.Clone(parts[2])

@@ -29,10 +29,10 @@
 //
 // # Room
 //
-// An object takes its size, its texts (its tenant twice) and 105 bytes, rounded up to 64. When there is no room
-// the level evicts what costs least to lose, by the time that it takes to make it again and by how objects came
-// back so far; children go before their parents. That time is a hint, see tier.Object.Cost. Of objects
-// that are each other's parents, the one that comes last has no parent.
+// An object takes its size, its texts (its tenant twice, and half of a hash in hexadecimal digits) and 90 to 103
+// bytes, rounded up to 64. When there is no room the level evicts what costs least to lose, by the time that it
+// takes to make it again and by how objects came back so far; children go before their parents. That time is a
+// hint, see tier.Object.Cost. Of objects that are each other's parents, the one that comes last has no parent.
 //
 // # Integrity
 //
