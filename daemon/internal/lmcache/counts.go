@@ -140,7 +140,7 @@ func (s *Server) Counts() Counts {
 	s.events.mu.Unlock()
 	var all []*client
 	s.mu.Lock()
-	n.Requests, n.Workers = len(s.owners), len(s.state.Instances)
+	n.Requests, n.Workers = s.owners.requests(), len(s.state.Instances)
 	for _, c := range s.served {
 		all = append(all, c)
 	}

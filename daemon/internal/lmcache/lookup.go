@@ -99,7 +99,7 @@ func (s *Server) lookUp(by caller, k *mp.IpcCacheServerKey) error {
 		if req == nil {
 			req = &request{}
 			c.requests[key.request] = req
-			s.own(key.request, c)
+			s.owners.add(key.request, c)
 		}
 		if s.releaseOf(c) == since056 { // it means what it says last
 			c.drop(req)
@@ -133,26 +133,6 @@ func (s *Server) releaseOf(c *client) release {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return c.version
-}
-
-// own notes whose look-ups the loads of a request end.
-func (s *Server) own(request string, c *client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.owners[request] == nil {
-		s.owners[request] = map[*client]struct{}{}
-	}
-	s.owners[request][c] = struct{}{}
-}
-
-// disown forgets that a client has look-ups of a request.
-func (s *Server) disown(request string, c *client) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.owners[request], c)
-	if len(s.owners[request]) == 0 {
-		delete(s.owners, request)
-	}
 }
 
 // maxObjects bounds the objects of a look-up, of all workers, and maxOpen the look-ups of a request.
@@ -478,6 +458,6 @@ func (s *Server) endSession(by caller, requestID string) error {
 		c.release(leases...)
 	}
 	s.forgetChain(requestID)
-	s.disown(requestID, c)
+	s.owners.remove(requestID, c)
 	return nil
 }

@@ -61,11 +61,12 @@ type Server struct {
 
 	saving sync.Mutex // a goroutine that writes the file has it
 
+	owners owners
+
 	mu      sync.Mutex // guards what follows, for moments
 	state   state
-	dirty   bool                            // the file is older than state
-	served  map[string]*client              // by ID: with a connection, or with look-ups
-	owners  map[string]map[*client]struct{} // by request: whose look-ups a worker's load may end
+	dirty   bool               // the file is older than state
+	served  map[string]*client // by ID: with a connection, or with look-ups
 	chains  *chains
 	workers workers
 }
@@ -91,7 +92,7 @@ func NewServer(o Options) (*Server, error) {
 		o.Lock = LockTime
 	}
 	s := &Server{
-		o: o, log: o.Logger, served: map[string]*client{}, owners: map[string]map[*client]struct{}{},
+		o: o, log: o.Logger, served: map[string]*client{},
 		patience: maxPending, maxMessage: maxMessage,
 	}
 	s.workers = workers{s: s, asked: map[int64]bool{}}
@@ -242,7 +243,7 @@ func (s *Server) sweep(c *client) {
 		if !slices.ContainsFunc(req.lookups, func(l *lookup) bool { return now.Sub(l.begun) < s.o.Lock+s.patience }) {
 			c.drop(req)
 			delete(c.requests, id)
-			s.disown(id, c)
+			s.owners.remove(id, c)
 		}
 	}
 	maps.DeleteFunc(c.stores, func(_ string, st *store) bool { return now.Sub(st.at) > s.o.Lock })
@@ -314,9 +315,9 @@ func (s *Server) note(by caller) {
 // ownersOf returns the clients whose look-ups a load of a process may end: those of its own engine, if they
 // are known.
 func (s *Server) ownersOf(request string, worker process.ID) []*client {
+	all := s.owners.clients(request)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := slices.Collect(maps.Keys(s.owners[request]))
 	own := slices.DeleteFunc(slices.Clone(all), func(c *client) bool { return !s.state.sameEngine(c.process, worker) })
 	if len(own) > 0 {
 		return own
@@ -397,7 +398,7 @@ func (s *Server) removeUnused(c *client) {
 	}
 	c.removed = true
 	for id := range c.requests {
-		s.disown(id, c)
+		s.owners.remove(id, c)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
