@@ -1,6 +1,10 @@
 package tier
 
-import "slices"
+import (
+	"context"
+	"errors"
+	"slices"
+)
 
 // resume takes over what an earlier store over the same memory had still to write. What the lease has was
 // promised, so it counts beyond the limits, too.
@@ -35,8 +39,8 @@ func (w *writeBack) resume() {
 	}
 }
 
-// adoptCommitted pins and takes what leases of clients have pinned, and the store's lease has not; beyond the limits it
-// waits without a pin. A process that was killed in a Commit, before it began the pending write, has left the object
+// adoptCommitted pins and takes what leases of clients have pinned, and the store's lease has not. Beyond the limits, or
+// without a record in the table of leases, it waits without a pin. A process that was killed in a Commit, before it began the pending write, has left the object
 // pinned, and there is no telling it from what a client reads.
 func (w *writeBack) adoptCommitted(take func(Placed), levels levelSet) {
 	seen := map[Key]bool{}
@@ -46,18 +50,23 @@ func (w *writeBack) adoptCommitted(take func(Placed), levels levelSet) {
 				continue
 			}
 			seen[k] = true
-			placed := w.lease.Pin([]Key{k})[0]
-			switch {
-			case placed.Err != nil:
-			case !w.hasRoom(placed.Object):
-				w.lease.Unpin([]Key{k})
-				if w.addUnpinned(placed.Object, levels) {
-					w.pending[k].recheck, w.pending[k].beyond = true, true
-				} else {
-					w.refused += w.countRefused(levels, placed.Object, errQuota)
+			found := w.memory.Stat(context.Background(), []Key{k})[0]
+			if found.Err != nil {
+				continue
+			}
+			if w.hasRoom(found.Object) {
+				placed := w.lease.Pin([]Key{k})[0]
+				if placed.Err == nil {
+					take(placed)
 				}
-			default:
-				take(placed)
+				if !errors.Is(placed.Err, ErrFull) { // it has no record for the pin
+					continue
+				}
+			}
+			if w.addUnpinned(found.Object, levels) {
+				w.pending[k].recheck, w.pending[k].beyond = true, true
+			} else {
+				w.refused += w.countRefused(levels, found.Object, errQuota)
 			}
 		}
 	}
