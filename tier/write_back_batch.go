@@ -170,7 +170,7 @@ func (w *writeBack) checked(p *pendingWrite) (Put, error) {
 		object := p.object
 		switch {
 		case p.pinned:
-		case p.recheck: // it was stored again
+		case p.recheck && !p.beyond: // it was stored again
 			w.missed++
 			placed.Err = errCancelled
 		default:
