@@ -105,10 +105,10 @@ func (a *adopter) restoreReserved(records []ReservedChunk) {
 		at := r.Address + shmring.HeaderSize + uint64(r.DescriptionOffset)
 		b := ring[at : at+uint64(r.DescriptionLength)]
 		text, err := payload.Parse(b)
-		o.setDescription(text, a.space.families.parentOf != nil)
 		if payload.Sum(b) != r.Sum || err != nil || l.index.find(text.Key) != nil || l.pending.find(text.Key) != nil {
-			o.key, o.more, o.cost = newKey(fmt.Sprintf("\x00lost\x00%d", r.ID)), nil, 0
+			text = payload.Description{Key: fmt.Sprintf("\x00lost\x00%d", r.ID)}
 		}
+		o.setDescription(text, a.space.families.parentOf != nil)
 		l.pending.add(o)
 		a.space.own(o)
 		d.resumable[r.ID] = o

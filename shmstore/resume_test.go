@@ -135,3 +135,30 @@ func TestBadRecordsOfReservations(t *testing.T) {
 	}
 	require.Greater(t, resumed, 100)
 }
+
+// TestALostReservationHasAPlaceInAFamily: a reservation whose description was overwritten had no place for a parent, and
+// Adopt panicked if Options.Parent named one for the key that the reservation has then.
+func TestALostReservationHasAPlaceInAFamily(t *testing.T) {
+	parent := func(string, []byte) string { return "root" }
+	s, o := inFolder(t, shmstore.Options{Size: 16 << 10, QuarantineTTL: -1, Parent: parent})
+	idle(t, s, "root", 1000, 1)
+	r := begin(t, s, "r")
+	res, err := r.Reserve("child", 1000, shmstore.PutOptions{})
+	require.NoError(t, err)
+	record := res.Chunk()
+	record.Sum++ // as if somebody had written behind the payload
+	require.NoError(t, s.Yield())
+	res.Discard()
+
+	o.Reserved = []shmstore.ReservedChunk{record}
+	s, _, err = shmstore.Adopt(o)
+	require.NoError(t, err)
+	ends(t, s)
+	require.NoError(t, s.CheckStructure())
+	r = begin(t, s, "r")
+	lost, err := r.Resume(record.ID)
+	require.NoError(t, err)
+	lost.Discard()
+	r.Rollback()
+	require.NoError(t, s.CheckStructure())
+}

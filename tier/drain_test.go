@@ -325,3 +325,24 @@ func TestStoredAgainAsALevelGoesAway(t *testing.T) {
 		b.drain()
 	})
 }
+
+// TestDrainSaysWhatARestartHadNoRoomFor: what waited beyond the limits after a restart, and went from memory before its
+// turn, was said to have been stored again.
+func TestDrainSaysWhatARestartHadNoRoomFor(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 10_000, func(o *tier.Options) { o.Lower, o.MaxBacklog = o.Lower[:1], 3000 })
+		b.disk.Fail(tier.ErrUnavailable)
+		l := b.lease("l")
+		for i := range 5 {
+			b.store(l, fmt.Sprint(i), "", 1000)
+		}
+		require.NoError(t, b.Close())
+		b.open()
+		b.lease("l").Release()
+		b.memory.Delete(t.Context(), keys("0", "1", "2", "3", "4")) // as if it had evicted what is not pinned
+		b.disk.Do(nil)
+		_, err := b.Drain(t.Context())
+		require.ErrorIs(t, err, tier.ErrFull)
+		require.ErrorContains(t, err, "the backlog had no room for 2 writes")
+	})
+}

@@ -166,19 +166,13 @@ func (w *writeBack) call(l *lower, batch []*pendingWrite) []error {
 func (w *writeBack) checked(p *pendingWrite) (Put, error) {
 	w.mu.Lock()
 	placed := w.lease.Pin([]Key{p.key})[0] // it may have been dropped, and stored again
-	if placed.Err != nil {
-		object := p.object
-		switch {
-		case p.pinned:
-		case p.recheck: // it was stored again
-			w.missed++
-			placed.Err = errCancelled
-		default:
-			w.refused++
-			placed.Err = errQuota
-		}
+	switch {
+	case errors.Is(placed.Err, ErrFull) && !p.summed:
 		w.mu.Unlock()
-		return Put{Object: object}, placed.Err
+		return w.copied(p)
+	case placed.Err != nil:
+		defer w.mu.Unlock()
+		return w.lost(p, placed.Err)
 	}
 	w.attach(placed)
 	known, sum := p.summed, p.sum
@@ -192,6 +186,32 @@ func (w *writeBack) checked(p *pendingWrite) (Put, error) {
 		sum = computed.sum
 	}
 	return Put{Object: placed.Object, From: &summed{key: p.key, rest: placed.Bytes, want: sum}}, nil
+}
+
+// copied is checked where the table of leases has no record for a pin: the level gets a copy. That is not for what Put
+// took a checksum of, since only a pin shows that these are still the same bytes.
+func (w *writeBack) copied(p *pendingWrite) (Put, error) {
+	get := []Get{{Key: p.key, NoUse: true}}
+	if w.memory.Get(w.life.ctx, get); get[0].Err == nil {
+		return Put{Object: get[0].Object, Bytes: get[0].Bytes}, nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost(p, get[0].Err)
+}
+
+// lost is checked for an object that memory could not give.
+func (w *writeBack) lost(p *pendingWrite, err error) (Put, error) {
+	switch {
+	case p.pinned:
+	case p.recheck && !p.beyond: // it was stored again
+		w.missed++
+		err = errCancelled
+	default:
+		w.refused++
+		err = errQuota
+	}
+	return Put{Object: p.object}, err
 }
 
 // alreadyThere finds out which objects of a batch the level has already, if they are to be rechecked. errs

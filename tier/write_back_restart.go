@@ -1,6 +1,10 @@
 package tier
 
-import "slices"
+import (
+	"context"
+	"errors"
+	"slices"
+)
 
 // resume takes over what an earlier store over the same memory had still to write. What the lease has was
 // promised, so it counts beyond the limits, too.
@@ -25,20 +29,26 @@ func (w *writeBack) resume() {
 		take(placed)
 	}
 	if levels != 0 {
-		w.adoptCommitted(take, levels)
+		beyond := w.adoptCommitted(take)
+		there = append(there, beyond...)
 	}
 	for _, placed := range parentsFirst(there) {
 		p := w.pending[placed.Object.Key]
+		if p == nil {
+			w.addBeyond(placed.Object, levels)
+			continue
+		}
 		p.recheck = true
 		w.enqueue(p, levels)
 		w.review(p) // it ends if no level is written to any more
 	}
 }
 
-// adoptCommitted pins and takes what leases of clients have pinned, and the store's lease has not; beyond the limits it
-// waits without a pin. A process that was killed in a Commit, before it began the pending write, has left the object
-// pinned, and there is no telling it from what a client reads.
-func (w *writeBack) adoptCommitted(take func(Placed), levels levelSet) {
+// adoptCommitted pins and takes what leases of clients have pinned, and the store's lease has not. It returns what is to
+// wait without a pin: beyond the limits, or without a record in the table of leases. A process that was killed in a
+// Commit, before it began the pending write, has left the object pinned, and there is no telling it from what a client
+// reads.
+func (w *writeBack) adoptCommitted(take func(Placed)) (beyond []Placed) {
 	seen := map[Key]bool{}
 	for _, l := range w.clientLeases() {
 		for _, k := range l.Pinned {
@@ -46,21 +56,33 @@ func (w *writeBack) adoptCommitted(take func(Placed), levels levelSet) {
 				continue
 			}
 			seen[k] = true
-			placed := w.lease.Pin([]Key{k})[0]
-			switch {
-			case placed.Err != nil:
-			case !w.hasRoom(placed.Object):
-				w.lease.Unpin([]Key{k})
-				if w.addUnpinned(placed.Object, levels) {
-					w.pending[k].recheck, w.pending[k].beyond = true, true
-				} else {
-					w.refused += w.countRefused(levels, placed.Object, errQuota)
-				}
-			default:
-				take(placed)
+			found := w.memory.Stat(context.Background(), []Key{k})[0]
+			if found.Err != nil {
+				continue
 			}
+			if w.hasRoom(found.Object) {
+				placed := w.lease.Pin([]Key{k})[0]
+				if placed.Err == nil {
+					take(placed)
+				}
+				if !errors.Is(placed.Err, ErrFull) { // it has no record for the pin
+					continue
+				}
+			}
+			beyond = append(beyond, Placed{Object: found.Object})
 		}
 	}
+	return beyond
+}
+
+// addBeyond makes a pending write without a pin of what a lease of a client has pinned.
+func (w *writeBack) addBeyond(o Object, levels levelSet) {
+	if !w.addUnpinned(o, levels) {
+		w.refused += w.countRefused(levels, o, errQuota)
+		return
+	}
+	p := w.pending[o.Key]
+	p.recheck, p.beyond = true, true
 }
 
 // parentsFirst sorts what a lease has, in any order, as it was stored: a parent precedes its children.

@@ -59,6 +59,34 @@ func TestAPendingChainIsWrittenInOrderAfterARestart(t *testing.T) {
 	})
 }
 
+// TestAChainBeyondTheLimitsIsWrittenInOrderAfterARestart: what the backlog had no room for was in front of its parents,
+// in the order in which a lease lists its pins.
+func TestAChainBeyondTheLimitsIsWrittenInOrderAfterARestart(t *testing.T) {
+	in(t, func(t *testing.T) {
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Lower, o.MaxBacklog = o.Lower[:1], 160 })
+		b.disk.Fail(tier.ErrUnavailable)
+		l := b.lease("l")
+		names := make([]string, 800)
+		parent := ""
+		for i, n := range rand.Perm(len(names)) {
+			names[i] = fmt.Sprint("c", n)
+			b.store(l, names[i], parent, 16)
+			parent = names[i]
+		}
+		require.NoError(t, b.Close())
+		var order []string
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			if is(c, "Put") {
+				order = append(order, c.Key.Name)
+			}
+			return tiertest.Answer{}
+		})
+		b.open()
+		b.drain()
+		require.Equal(t, names, order)
+	})
+}
+
 // TestARefusedBatchIsTriedAgainInOrder: it went back into the queue in the reverse order, so that a chain was then
 // written in one call for each object.
 func TestARefusedBatchIsTriedAgainInOrder(t *testing.T) {
