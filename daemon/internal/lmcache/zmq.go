@@ -133,7 +133,7 @@ func (z *ZMQ) serve(raw net.Conn) {
 		z.s.refused("connect", err)
 		return
 	}
-	p := &zmqPeer{z: z, c: c, waiting: make(chan struct{}, maxCalls), by: by, streams: map[string]*zmqStream{}}
+	p := newZMQPeer(z, c, by)
 	for err == nil && !z.stops() { // Greet has ended a deadline that Shutdown may have set
 		var frames [][]byte
 		if frames, err = c.Receive(); err == nil {
@@ -163,10 +163,18 @@ type zmqPeer struct {
 	c       *zmtp.Conn
 	by      caller
 	waiting chan struct{} // a call that waits has a place in it
+	sending chan struct{} // a subscription has a place in it until its last answer is sent
 	calls   sync.WaitGroup
 
 	mu      sync.Mutex
 	streams map[string]*zmqStream // by the number of the call
+}
+
+func newZMQPeer(z *ZMQ, c *zmtp.Conn, by caller) *zmqPeer {
+	return &zmqPeer{
+		z: z, c: c, by: by, waiting: make(chan struct{}, maxCalls), sending: make(chan struct{}, maxEnding),
+		streams: map[string]*zmqStream{},
+	}
 }
 
 var (
