@@ -181,6 +181,9 @@ var (
 	// errMalformed reports a message that can't be answered.
 	errMalformed = errors.New("lmcache: a message without an operation")
 	errStreams   = fmt.Errorf("lmcache: a connection has at most %d subscriptions", maxStreams)
+	// errLarge reports a call that would keep its message when that has no room of the budget any more.
+	errLarge = fmt.Errorf("lmcache: a call that waits, or subscribes, has more than %d bytes, which is too large: %w",
+		smallMessage, fs.ErrInvalid)
 )
 
 // take answers a call. An error ends the connection.
@@ -194,6 +197,10 @@ func (p *zmqPeer) take(frames [][]byte) error {
 		return nil
 	}
 	name, err := readOperation(op)
+	found, ok := operations[name]
+	if err == nil && (name == subscription || ok && methods[found.method].waits) && bytesOf(frames) > smallMessage {
+		err = errLarge
+	}
 	if err == nil && name == subscription {
 		if err := p.subscribe(number, op, frames[2:]); err != nil {
 			p.z.s.refused(subscription, err)
@@ -201,7 +208,6 @@ func (p *zmqPeer) take(frames [][]byte) error {
 		}
 		return nil
 	}
-	found, ok := operations[name]
 	if err == nil && !ok {
 		err = fmt.Errorf("lmcache: operation %.40q is not served: %w", name, fs.ErrInvalid)
 	}
@@ -244,4 +250,12 @@ func (p *zmqPeer) take(frames [][]byte) error {
 		}
 	})
 	return nil
+}
+
+// bytesOf returns the bytes of a message.
+func bytesOf(frames [][]byte) (n int) {
+	for _, f := range frames {
+		n += len(f)
+	}
+	return n
 }

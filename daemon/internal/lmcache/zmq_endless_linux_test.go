@@ -4,12 +4,14 @@ import (
 	"context"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/tinylib/msgp/msgp"
 
+	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 	"github.com/ringcache/ringcache/internal/zmtp"
 )
 
@@ -47,4 +49,37 @@ func TestSubscriptionsThatNobodyReads(t *testing.T) {
 	require.ErrorIs(t, begin(), context.Canceled)
 	require.NoError(t, nobody.Close())
 	p.calls.Wait()
+}
+
+// TestSubscriptionKeepsNoLargeMessage: what it has of its call has no room of the budget.
+func TestSubscriptionKeepsNoLargeMessage(t *testing.T) {
+	q := &mp.SubscribeKvEventsRequest{InstanceId: 1, ModelName: strings.Repeat("m", 32<<10), MaxEvents: 10}
+	for name, make := range map[string]func(*testing.T, func(*bed)) *bed{
+		"gRPC": func(t *testing.T, change func(*bed)) *bed { t.Helper(); return newBed(t, change) }, "ZMQ": overZMQBed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := make(t, nil).engine("engine", since057).subscribeBy("KVEventService", q)
+			require.ErrorContains(t, s.receive(&mp.KVEventBatch{}), "the model's name")
+		})
+	}
+}
+
+// TestNumberOfACallThatOutlivesItsMessage: also one of a call that waits may be as long as a message, and is kept.
+func TestNumberOfACallThatOutlivesItsMessage(t *testing.T) {
+	b := overZMQBed(t, nil)
+	c := &zmqConn{bed: b, address: "unix:" + b.socket}
+	t.Cleanup(func() { _ = c.Close() })
+	number := make([]byte, 1<<20)
+	for _, call := range [][][]byte{
+		{msgp.AppendInt(nil, 10), msgp.AppendString(nil, "r"), msgp.AppendFloat64(nil, 1)},
+		{msgp.AppendString(nil, subscription), msgp.AppendInt(nil, 1), msgp.AppendString(nil, "m"), msgp.AppendInt(nil, 0), msgp.AppendInt(nil, 1)},
+	} {
+		answer := c.exchange(append([][]byte{number}, call...)...)
+		if len(answer) != 2 { // without the number in the text
+			t.Fatal("it is not refused")
+		}
+		text, _, err := msgp.ReadStringBytes(answer[1])
+		require.NoError(t, err)
+		require.Contains(t, text, "too large")
+	}
 }
