@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache"
 	"github.com/ringcache/ringcache/tier"
@@ -110,8 +111,8 @@ func (r *runner) putQuota(salt string, q *http.Request) (int, map[string]any) {
 		return quotaRefused(http.StatusBadRequest, "a quota of nothing is not supported: `ringcache kv clear --salt` deletes what a salt has")
 	case salt == "":
 		return quotaRefused(http.StatusBadRequest, "requests without a salt have no quota here")
-	case len(salt) > tier.MaxTenant || strings.ContainsRune(salt, 0):
-		return quotaRefused(http.StatusBadRequest, "quotas are of salts of at most 255 bytes, without zero bytes")
+	case len(salt) > tier.MaxTenant || strings.ContainsRune(salt, 0) || !utf8.ValidString(salt): // as JSON can keep it
+		return quotaRefused(http.StatusBadRequest, "quotas are of salts in UTF-8, of at most 255 bytes, without zero bytes")
 	}
 	if err := r.lmcache.server.SetQuota(salt, int64(*body.Limit*gigabyte)); err != nil {
 		status := http.StatusInternalServerError

@@ -133,3 +133,13 @@ func TestQuotasByHTTPOutliveTheDaemon(t *testing.T) {
 	require.Equal(t, "removed", v["status"])
 	require.Empty(t, r.lmcache.server.Quotas())
 }
+
+// TestQuotaOfASaltThatIsNoText: the file is JSON, where such bytes are one and the same character, so the quota would be
+// another salt's after a kill.
+func TestQuotaOfASaltThatIsNoText(t *testing.T) {
+	r := lmcacheRunner(t, nil)
+	code, v := askJSON(t, r, "PUT", "/quota/%FF", `{"limit_gb": 1}`)
+	require.Equal(t, 400, code, v)
+	require.Contains(t, v["error"], "UTF-8")
+	require.Empty(t, r.lmcache.server.Quotas())
+}
