@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -142,4 +143,23 @@ func TestQuotaOfASaltThatIsNoText(t *testing.T) {
 	require.Equal(t, 400, code, v)
 	require.Contains(t, v["error"], "UTF-8")
 	require.Empty(t, r.lmcache.server.Quotas())
+}
+
+// TestQuotaThatCanNotBeKept: an answer of success would be a promise that a kill breaks.
+func TestQuotaThatCanNotBeKept(t *testing.T) {
+	r := lmcacheRunner(t, nil)
+	code, v := askJSON(t, r, "PUT", "/quota/kept", `{"limit_gb": 1}`)
+	require.Equal(t, 200, code, v)
+	require.NoError(t, os.MkdirAll(filepath.Join(r.config.lmcacheFile()+".new", "in the way"), 0o700))
+	for _, method := range []string{"PUT", "PUT", "DELETE", "DELETE"} {
+		code, v = askJSON(t, r, method, "/quota/kept", `{"limit_gb": 2}`)
+		require.Equal(t, 500, code, v)
+		require.Contains(t, v["error"], "after a restart")
+	}
+	require.NoError(t, os.RemoveAll(r.config.lmcacheFile()+".new"))
+	code, v = askJSON(t, r, "DELETE", "/quota/kept", "")
+	require.Equal(t, 200, code, v)
+	file, err := os.ReadFile(r.config.lmcacheFile())
+	require.NoError(t, err)
+	require.NotContains(t, string(file), "kept")
 }

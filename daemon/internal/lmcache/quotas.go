@@ -22,11 +22,11 @@ func (s *Server) Quotas() map[string]int64 {
 	return maps.Clone(s.state.Quotas)
 }
 
-// SetQuota keeps the bytes that a salt may have.
+// SetQuota keeps the bytes that a salt may have. If the error is not ErrQuotas, it does so only until this server ends.
 func (s *Server) SetQuota(salt string, bytes int64) error {
 	s.mu.Lock()
-	defer s.unlock()
 	if _, ok := s.state.Quotas[salt]; !ok && len(s.state.Quotas) >= maxQuotas {
+		s.mu.Unlock()
 		return ErrQuotas
 	}
 	if s.state.Quotas == nil {
@@ -34,17 +34,16 @@ func (s *Server) SetQuota(salt string, bytes int64) error {
 	}
 	s.state.Quotas[salt] = bytes
 	s.dirty = true
-	return nil
+	return s.unlockSaved()
 }
 
-// RemoveQuota reports whether there was one.
-func (s *Server) RemoveQuota(salt string) bool {
+// RemoveQuota reports whether there was one. After an error the next server may have it again.
+func (s *Server) RemoveQuota(salt string) (removed bool, err error) {
 	s.mu.Lock()
-	defer s.unlock()
-	_, ok := s.state.Quotas[salt]
+	_, removed = s.state.Quotas[salt]
 	delete(s.state.Quotas, salt)
-	s.dirty = s.dirty || ok
-	return ok
+	s.dirty = true // the file may have one that an earlier call has removed here
+	return removed, s.unlockSaved()
 }
 
 // forgetInvalid forgets quotas that nobody can have set.

@@ -19,7 +19,10 @@ func TestQuotasHaveABound(t *testing.T) {
 	require.NoError(t, s.SetQuota("last", 2))
 	require.Len(t, s.Quotas(), maxQuotas)
 	require.EqualValues(t, 2, s.Quotas()["last"])
-	require.True(t, s.RemoveQuota("0"))
-	require.False(t, s.RemoveQuota("0"))
+	for _, there := range []bool{true, false} {
+		removed, err := s.RemoveQuota("0")
+		require.NoError(t, err)
+		require.Equal(t, there, removed)
+	}
 	require.NoError(t, s.SetQuota("more", 1))
 }

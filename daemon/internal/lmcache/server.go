@@ -59,7 +59,8 @@ type Server struct {
 	odd  loglimit.Limit // calls that are refused
 	save loglimit.Limit // failures to write the file
 
-	saving sync.Mutex // a goroutine that writes the file has it
+	saving  sync.Mutex // a goroutine that writes the file has it
+	unsaved error      // why it could not be written the last time; who has saving may read and set it
 
 	mu      sync.Mutex // guards what follows, for moments
 	state   state
@@ -116,17 +117,22 @@ func NewServer(o Options) (*Server, error) {
 	return s, nil
 }
 
-// unlock gives the lock back, and writes the file if that is older. When unlock returns it is written.
-func (s *Server) unlock() {
+// unlock gives the lock back, and writes the file if that is older. When unlock returns it is written, or the log says
+// why not.
+func (s *Server) unlock() { _ = s.unlockSaved() }
+
+// unlockSaved is unlock for those who have to know.
+func (s *Server) unlockSaved() error {
 	dirty := s.dirty
 	s.mu.Unlock()
-	if dirty {
-		s.saveState()
+	if !dirty {
+		return nil
 	}
+	return s.saveState()
 }
 
 // saveState writes the file, while others may have the lock.
-func (s *Server) saveState() {
+func (s *Server) saveState() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	s.mu.Lock()
@@ -135,7 +141,7 @@ func (s *Server) saveState() {
 	s.dirty = false
 	s.mu.Unlock()
 	if !dirty { // another call has written it
-		return
+		return s.unsaved
 	}
 	if err == nil {
 		err = writeState(s.o.State, b)
@@ -143,6 +149,8 @@ func (s *Server) saveState() {
 	if err != nil {
 		s.save.Warn(s.log, "what outlives the daemon can't be written: after a restart engines have to register again, and quotas set by HTTP are as before", "file", s.o.State, "error", err)
 	}
+	s.unsaved = err
+	return err
 }
 
 // chunkSize returns the tokens of a chunk, and settles them.
