@@ -114,7 +114,7 @@ func (r *runner) putQuota(salt string, q *http.Request) (int, map[string]any) {
 	case len(salt) > tier.MaxTenant || strings.ContainsRune(salt, 0) || !utf8.ValidString(salt): // as JSON can keep it
 		return quotaRefused(http.StatusBadRequest, "quotas are of salts in UTF-8, of at most 255 bytes, without zero bytes")
 	}
-	err = r.lmcache.server.SetQuota(salt, int64(*body.Limit*gigabyte))
+	err = r.lmcache.server.SetQuota(r.levels.bounded().Name(), salt, int64(*body.Limit*gigabyte))
 	if errors.Is(err, lmcache.ErrQuotas) {
 		return quotaRefused(http.StatusBadRequest, err.Error())
 	}
@@ -132,7 +132,7 @@ func quotaNotKept(err error) (int, map[string]any) {
 }
 
 func (r *runner) deleteQuota(salt string, _ *http.Request) (int, map[string]any) {
-	removed, err := r.lmcache.server.RemoveQuota(salt)
+	removed, err := r.lmcache.server.RemoveQuota(r.levels.bounded().Name(), salt)
 	if removed {
 		r.levels.setByHTTP(r.lmcache.server.Quotas)
 	}

@@ -26,10 +26,10 @@ func (l *levels) setQuotas(c Config) {
 }
 
 // setByHTTP makes what get returns the quotas of single tenants by HTTP, in the order of its calls.
-func (l *levels) setByHTTP(get func() map[string]int64) {
+func (l *levels) setByHTTP(get func(level string) map[string]int64) {
 	l.quotas.mu.Lock()
 	defer l.quotas.mu.Unlock()
-	l.quotas.byHTTP = get()
+	l.quotas.byHTTP = get(l.bounded().Name())
 	l.applyQuotas()
 }
 

@@ -24,7 +24,8 @@ type state struct {
 	Clients    map[string]string    `json:"clients"`       // ID -> release
 	Instances  map[string]*instance `json:"instances"`     // ID of the worker, as a number
 	Layouts    []kv.Layout          `json:"layouts"`       // that were registered, the last one first
-	Quotas     map[string]int64     `json:"quotas"`        // by salt, in bytes
+	// Quotas are bytes by level and salt.
+	Quotas map[string]map[string]int64 `json:"quotas"`
 }
 
 // instance is a registered worker.
