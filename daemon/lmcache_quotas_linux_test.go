@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -192,4 +193,27 @@ func TestQuotaOfTheDiskIsNoneOfMemory(t *testing.T) {
 		require.Equal(t, 32.0/(1<<20), limit(r), "memory has 1 MiB")
 	})
 	run("again", true, func(r *runner) { require.Equal(t, 100.0, limit(r)) })
+}
+
+// TestQuotasByHTTPHoldBeforePendingWrites: a restart goes on with what is to be written as soon as the levels are open.
+func TestQuotasByHTTPHoldBeforePendingWrites(t *testing.T) {
+	c, _ := lmcacheConfig(t)
+	c.DiskQuota = 32 << 10
+	t.Run("set", func(t *testing.T) {
+		r := lmcacheRunner(t, func(of *Config) { *of = c })
+		r.levels.fresh = false
+		code, v := askJSON(t, r, "PUT", "/quota/alice", `{"limit_gb": 1}`)
+		require.Equal(t, 200, code, v)
+		storeAs(t, r, "alice", 0, 20)
+	})
+	r := newRunner(RunOptions{Config: c, Log: io.Discard})
+	var err error
+	r.levels, err = c.open(t.Context(), r.log)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.levels.close()) })
+	for _, err := range r.levels.disk().List(t.Context(), "") { // it waits until the disk knows what it has
+		require.NoError(t, err)
+	}
+	storeAs(t, r, "alice", 20, 1)
+	require.Greater(t, r.levels.disk().Usage().Tenants["alice"], int64(80_000), "nothing of it has gone")
 }

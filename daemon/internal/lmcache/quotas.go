@@ -22,6 +22,17 @@ func (s *Server) Quotas(level string) map[string]int64 {
 	return maps.Clone(s.state.Quotas[level])
 }
 
+// KeptQuotas returns what Quotas of a server with this file will return: levels go on with what is pending before there
+// is a server. Of a file that can't be read it has none; NewServer reports that.
+func KeptQuotas(file, level string) map[string]int64 {
+	found, err := readState(file)
+	if err != nil {
+		return nil
+	}
+	found.forgetInvalid()
+	return found.Quotas[level]
+}
+
 // SetQuota keeps the bytes that a salt may have of a level. If the error is not ErrQuotas, it does so only until this
 // server ends.
 func (s *Server) SetQuota(level, salt string, bytes int64) error {
