@@ -28,8 +28,7 @@ func (r *runner) handleQuotas(mux *http.ServeMux) {
 		"DELETE /quota/{salt}": r.deleteQuota,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, q *http.Request) {
-			if r.phase.Load() != phaseServing {
-				_, err := r.ready()
+			if err := r.serving(); err != nil {
 				replyJSON(w, http.StatusServiceUnavailable, map[string]any{"error": err.Error()})
 				return
 			}
