@@ -163,12 +163,12 @@ func TestAnswerWhileTheDaemonGetsReady(t *testing.T) {
 	for range 2000 {
 		for _, path := range []string{"/quota", "/status"} {
 			w := httptest.NewRecorder()
-			require.NotPanics(t, func() { h.ServeHTTP(w, httptest.NewRequest("GET", path, nil)) })
+			require.NotPanics(t, func() { h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil)) })
 			require.Contains(t, []int{http.StatusOK, http.StatusServiceUnavailable}, w.Code)
 		}
 		w := httptest.NewRecorder()
 		require.NotPanics(t, func() {
-			h.ServeHTTP(w, httptest.NewRequest("POST", "/cache/clear", strings.NewReader(`{"force": true}`)))
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/cache/clear", strings.NewReader(`{"force": true}`)))
 		})
 	}
 }

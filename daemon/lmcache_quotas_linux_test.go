@@ -136,8 +136,8 @@ func TestQuotasByHTTPOutliveTheDaemon(t *testing.T) {
 	require.Empty(t, r.lmcache.server.Quotas(r.levels.bounded().Name()))
 }
 
-// TestQuotaOfASaltThatIsNoText: the file is JSON, where such bytes are one and the same character, so the quota would be
-// another salt's after a kill.
+// TestQuotaOfASaltThatIsNoText: the file is JSON, where such bytes are one and the same character, so the
+// quota would be another salt's after a kill.
 func TestQuotaOfASaltThatIsNoText(t *testing.T) {
 	r := lmcacheRunner(t, nil)
 	code, v := askJSON(t, r, "PUT", "/quota/%FF", `{"limit_gb": 1}`)
@@ -165,8 +165,8 @@ func TestQuotaThatCanNotBeKept(t *testing.T) {
 	require.NotContains(t, string(file), "kept")
 }
 
-// TestQuotaOfTheDiskIsNoneOfMemory: what was set for a disk does not lift the bound of memory when the daemon is started
-// without the disk, and is there when it is started with it.
+// TestQuotaOfTheDiskIsNoneOfMemory: what was set for a disk does not lift the bound of memory when the daemon
+// is started without the disk, and is there when it is started with it.
 func TestQuotaOfTheDiskIsNoneOfMemory(t *testing.T) {
 	c, _ := lmcacheConfig(t)
 	c.Quotas = []string{"alice=32KiB"}
@@ -195,7 +195,8 @@ func TestQuotaOfTheDiskIsNoneOfMemory(t *testing.T) {
 	run("again", true, func(r *runner) { require.Equal(t, 100.0, limit(r)) })
 }
 
-// TestQuotasByHTTPHoldBeforePendingWrites: a restart goes on with what is to be written as soon as the levels are open.
+// TestQuotasByHTTPHoldBeforePendingWrites: a restart goes on with what is to be written as soon as the levels
+// are open.
 func TestQuotasByHTTPHoldBeforePendingWrites(t *testing.T) {
 	c, _ := lmcacheConfig(t)
 	c.DiskQuota = 32 << 10

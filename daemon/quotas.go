@@ -17,9 +17,9 @@ type quotas struct {
 	byHTTP map[string]int64 // at the level that bounded returns
 }
 
-// setKept gives the levels their quotas before the store is opened, which goes on with pending writes at once: where the
-// settings have less than HTTP has set, these would cost the tenant what it has. It returns those of memory, which are the
-// store's, too.
+// setKept gives the levels their quotas before the store is opened, which goes on with pending writes at
+// once: where the settings have less than HTTP has set, these would cost the tenant what it has. It returns
+// those of memory, which are the store's, too.
 func (l *levels) setKept(byHTTP func(level string) map[string]int64) (inMemory map[string]int64) {
 	l.quotas.mu.Lock()
 	defer l.quotas.mu.Unlock()

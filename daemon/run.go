@@ -40,8 +40,8 @@ type RunOptions struct {
 // See docs/decisions.md, "Garbage has room beside small indexes".
 const ballast = 64 << 20
 
-// newBallast makes the ballast. There is none with a limit of memory (GOMEMLIMIT): it would count as in use, so the
-// collector would run all the time though the process has less.
+// newBallast makes the ballast. There is none with a limit of memory (GOMEMLIMIT): it would count as in use,
+// so the collector would run all the time though the process has less.
 func newBallast() []byte {
 	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
 		return nil

@@ -14,16 +14,16 @@ const maxQuotas = 4096
 // ErrQuotas reports that there are as many quotas as are kept.
 var ErrQuotas = fmt.Errorf("lmcache: %d salts have a quota, which is the most: %w", maxQuotas, fs.ErrInvalid)
 
-// Quotas returns the bytes that salts may have of a level, as SetQuota has set them, here or in an earlier server. They
-// are only kept here: levels are told by the caller.
+// Quotas returns the bytes that salts may have of a level, as SetQuota has set them, here or in an earlier
+// server. They are only kept here: levels are told by the caller.
 func (s *Server) Quotas(level string) map[string]int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.state.Quotas[level])
 }
 
-// KeptQuotas returns what Quotas of a server with this file will return: levels go on with what is pending before there
-// is a server. Of a file that can't be read it has none; NewServer reports that.
+// KeptQuotas returns what Quotas of a server with this file will return: levels go on with what is pending
+// before there is a server. Of a file that can't be read it has none; NewServer reports that.
 func KeptQuotas(file, level string) map[string]int64 {
 	found, err := readState(file)
 	if err != nil {
@@ -33,8 +33,8 @@ func KeptQuotas(file, level string) map[string]int64 {
 	return found.Quotas[level]
 }
 
-// SetQuota keeps the bytes that a salt may have of a level. If the error is not ErrQuotas, it does so only until this
-// server ends.
+// SetQuota keeps the bytes that a salt may have of a level. If the error is not ErrQuotas, it does so only
+// until this server ends.
 func (s *Server) SetQuota(level, salt string, bytes int64) error {
 	s.mu.Lock()
 	quotas := s.state.Quotas[level]

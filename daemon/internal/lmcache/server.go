@@ -117,8 +117,8 @@ func NewServer(o Options) (*Server, error) {
 	return s, nil
 }
 
-// unlock gives the lock back, and writes the file if that is older. When unlock returns it is written, or the log says
-// why not.
+// unlock gives the lock back, and writes the file if that is older. When unlock returns it is written, or the
+// log says why not.
 func (s *Server) unlock() { _ = s.unlockSaved() }
 
 // unlockSaved is unlock for those who have to know.

@@ -15,8 +15,8 @@ import (
 	"github.com/ringcache/ringcache/internal/zmtp"
 )
 
-// TestSubscriptionsThatNobodyReads: a client that begins one again and again, and takes nothing, has a few at most under
-// way; the next one waits.
+// TestSubscriptionsThatNobodyReads: a client that begins one again and again, and takes nothing, has a few at
+// most under way; the next one waits.
 func TestSubscriptionsThatNobodyReads(t *testing.T) {
 	b := overZMQBed(t, nil)
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
@@ -54,17 +54,18 @@ func TestSubscriptionsThatNobodyReads(t *testing.T) {
 // TestSubscriptionKeepsNoLargeMessage: what it has of its call has no room of the budget.
 func TestSubscriptionKeepsNoLargeMessage(t *testing.T) {
 	q := &mp.SubscribeKvEventsRequest{InstanceId: 1, ModelName: strings.Repeat("m", 32<<10), MaxEvents: 10}
-	for name, make := range map[string]func(*testing.T, func(*bed)) *bed{
+	for name, newBedOf := range map[string]func(*testing.T, func(*bed)) *bed{
 		"gRPC": func(t *testing.T, change func(*bed)) *bed { t.Helper(); return newBed(t, change) }, "ZMQ": overZMQBed,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := make(t, nil).engine("engine", since057).subscribeBy("KVEventService", q)
+			s := newBedOf(t, nil).engine("engine", since057).subscribeBy("KVEventService", q)
 			require.ErrorContains(t, s.receive(&mp.KVEventBatch{}), "the model's name")
 		})
 	}
 }
 
-// TestNumberOfACallThatOutlivesItsMessage: also one of a call that waits may be as long as a message, and is kept.
+// TestNumberOfACallThatOutlivesItsMessage: also one of a call that waits may be as long as a message, and is
+// kept.
 func TestNumberOfACallThatOutlivesItsMessage(t *testing.T) {
 	b := overZMQBed(t, nil)
 	c := &zmqConn{bed: b, address: "unix:" + b.socket}

@@ -23,8 +23,8 @@ const subscription = "subscribe_kv_events"
 // maxStreams bounds the subscriptions of a connection: a worker has one.
 const maxStreams = 4
 
-// maxEnding bounds the subscriptions of a connection with those that have ended and whose last answer is not sent: a
-// client that takes nothing waits until it does.
+// maxEnding bounds the subscriptions of a connection with those that have ended and whose last answer is not
+// sent: a client that takes nothing waits until it does.
 const maxEnding = 2 * maxStreams
 
 // zmqStream is a subscription of a client.
