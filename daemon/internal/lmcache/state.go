@@ -48,7 +48,7 @@ type instance struct {
 const maxStateBytes = 64 << 20
 
 // loadState reads the file of an earlier server. A file that can't be read is as none: engines register
-// again.
+// again, and quotas are lost.
 func loadState(path string, generation uint64) (state, error) {
 	st := state{Generation: generation, Clients: map[string]string{}, Instances: map[string]*instance{}}
 	if path == "" {
@@ -73,7 +73,7 @@ func loadState(path string, generation uint64) (state, error) {
 }
 
 // ErrState reports that what an earlier server kept can't be read. A server starts all the same.
-var ErrState = errors.New("lmcache: what an earlier server kept can't be read, so engines have to register again")
+var ErrState = errors.New("lmcache: what an earlier server kept can't be read, so engines have to register again, and quotas set by HTTP are lost")
 
 func readState(path string) (state, error) {
 	found := state{Clients: map[string]string{}, Instances: map[string]*instance{}}
