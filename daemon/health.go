@@ -27,15 +27,23 @@ func (r *runner) healthy() error {
 	return nil
 }
 
-// ready reports why the daemon takes no requests. The text is a remark about one that does.
-func (r *runner) ready() (string, error) {
+// serving reports in which other phase the daemon is.
+func (r *runner) serving() error {
 	switch r.phase.Load() {
 	case phaseOpening:
-		return "", errors.New("opening the levels, and taking over what an earlier daemon left")
+		return errors.New("opening the levels, and taking over what an earlier daemon left")
 	case phaseDraining:
-		return "", errors.New("draining")
+		return errors.New("draining")
 	case phaseClosed:
-		return "", errors.New("closed")
+		return errors.New("closed")
+	}
+	return nil
+}
+
+// ready reports why the daemon takes no requests. The text is a remark about one that does.
+func (r *runner) ready() (string, error) {
+	if err := r.serving(); err != nil {
+		return "", err
 	}
 	if err := r.healthy(); err != nil {
 		return "", err

@@ -52,7 +52,7 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 	if l.memory, err = memory.Open(c.memoryOptions(log)); err != nil {
 		return nil, c.explainMemory(err)
 	}
-	o := tier.Options{Memory: l.memory, Quotas: quotasOf(c.Quotas), Quota: c.Quota, Logger: log}
+	o := tier.Options{Memory: l.memory, Quota: c.Quota, Logger: log}
 	for _, x := range c.lower() {
 		if x.place == "" {
 			continue
@@ -64,6 +64,7 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 		l.lower = append(l.lower, level)
 		o.Lower = append(o.Lower, tier.Lower{Level: level, Write: writes[x.write]})
 	}
+	o.Quotas = l.setKept(c.keptQuotas)
 	if l.store, err = tier.Open(ctx, o); err != nil {
 		return nil, err
 	}

@@ -79,6 +79,15 @@ func (c Config) lmcacheFile() string {
 	return filepath.Join(cmp.Or(c.ShmDir, shmfile.DefaultDir), c.Name+shmfile.EnginesSuffix)
 }
 
+// keptQuotas returns the quotas by HTTP of a level that an earlier daemon has kept, if there are any with the
+// configuration.
+func (c Config) keptQuotas(level string) map[string]int64 {
+	if len(c.LMCache) == 0 {
+		return nil
+	}
+	return lmcache.KeptQuotas(c.lmcacheFile(), level)
+}
+
 // openLMCache opens what the configuration says.
 func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error) {
 	if len(r.config.LMCache) == 0 {
@@ -97,7 +106,6 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 	}
 	s := &lmcacheService{server: server, grpc: lmcache.NewGRPC(server), zmq: lmcache.NewZMQ(server)}
 	r.server.layouts = server.Layouts
-	r.levels.setByHTTP(server.Quotas)
 	defer func() {
 		if err != nil {
 			s.shutdown(ctx) // nobody is served yet, so it does not wait

@@ -25,8 +25,7 @@ func (r *runner) handleLMCache(mux *http.ServeMux) {
 		replyJSON(w, http.StatusOK, map[string]any{"status": "healthy"})
 	})
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		if r.phase.Load() != phaseServing {
-			_, err := r.ready()
+		if err := r.serving(); err != nil {
 			replyJSON(w, http.StatusServiceUnavailable, map[string]any{"error": err.Error()})
 			return
 		}
@@ -91,8 +90,7 @@ const (
 // clearKV deletes all KV but what engines have locked, and waits until that is done, for some time.
 func (r *runner) clearKV(w http.ResponseWriter, q *http.Request) {
 	refuse := func(status int, text string) { replyJSON(w, status, map[string]any{"detail": text}) }
-	if r.phase.Load() != phaseServing {
-		_, err := r.ready()
+	if err := r.serving(); err != nil {
 		refuse(http.StatusServiceUnavailable, err.Error())
 		return
 	}

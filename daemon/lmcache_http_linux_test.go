@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -135,6 +136,39 @@ func TestClearByHTTP(t *testing.T) {
 			require.Equal(t, map[string]any{"status": "ok", "cleared": map[string]any{"tier": v.tier}}, answer)
 			require.Zero(t, objectsIn(t, r, kv.SpacePrefix))
 			require.Equal(t, 1, objectsIn(t, r, "other"))
+		})
+	}
+}
+
+// TestAnswerWhileTheDaemonGetsReady: the phase may be the next one between two looks at it.
+func TestAnswerWhileTheDaemonGetsReady(t *testing.T) {
+	r := lmcacheRunner(t, nil)
+	h := r.handler(nil)
+	stop := make(chan struct{})
+	var toggling sync.WaitGroup
+	toggling.Go(func() {
+		for {
+			select {
+			case <-stop:
+				r.phase.Store(phaseServing)
+				return
+			default:
+				r.phase.Store(phaseOpening)
+				r.phase.Store(phaseServing)
+			}
+		}
+	})
+	defer toggling.Wait()
+	defer close(stop)
+	for range 2000 {
+		for _, path := range []string{"/quota", "/status"} {
+			w := httptest.NewRecorder()
+			require.NotPanics(t, func() { h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil)) })
+			require.Contains(t, []int{http.StatusOK, http.StatusServiceUnavailable}, w.Code)
+		}
+		w := httptest.NewRecorder()
+		require.NotPanics(t, func() {
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/cache/clear", strings.NewReader(`{"force": true}`)))
 		})
 	}
 }

@@ -137,7 +137,7 @@ func TestServeCheckOfLMCache(t *testing.T) {
 		"port of another program":  {"grpc://" + taken.Addr().String(), "", slog.LevelError, "give another address"},
 		"no file":                  {"", "", slog.LevelInfo, ".lmcache is made"},
 		"file":                     {"", `{"instances":{"1":{}}}`, slog.LevelInfo, "has 1 workers"},
-		"damaged file":             {"", "x", slog.LevelWarn, "engines have to register again"},
+		"damaged file":             {"", "x", slog.LevelWarn, "engines have to register again, and quotas set by HTTP are lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := lmcacheConfig(t)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache"
 	"github.com/ringcache/ringcache/tier"
@@ -27,8 +28,7 @@ func (r *runner) handleQuotas(mux *http.ServeMux) {
 		"DELETE /quota/{salt}": r.deleteQuota,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, q *http.Request) {
-			if r.phase.Load() != phaseServing {
-				_, err := r.ready()
+			if err := r.serving(); err != nil {
 				replyJSON(w, http.StatusServiceUnavailable, map[string]any{"error": err.Error()})
 				return
 			}
@@ -110,26 +110,39 @@ func (r *runner) putQuota(salt string, q *http.Request) (int, map[string]any) {
 		return quotaRefused(http.StatusBadRequest, "a quota of nothing is not supported: `ringcache kv clear --salt` deletes what a salt has")
 	case salt == "":
 		return quotaRefused(http.StatusBadRequest, "requests without a salt have no quota here")
-	case len(salt) > tier.MaxTenant || strings.ContainsRune(salt, 0):
-		return quotaRefused(http.StatusBadRequest, "quotas are of salts of at most 255 bytes, without zero bytes")
+	case len(salt) > tier.MaxTenant || strings.ContainsRune(salt, 0) || !utf8.ValidString(salt): // as JSON can keep it
+		return quotaRefused(http.StatusBadRequest, "quotas are of salts in UTF-8, of at most 255 bytes, without zero bytes")
 	}
-	if err := r.lmcache.server.SetQuota(salt, int64(*body.Limit*gigabyte)); err != nil {
-		status := http.StatusInternalServerError
-		if errors.Is(err, lmcache.ErrQuotas) {
-			status = http.StatusBadRequest
-		}
-		return quotaRefused(status, err.Error())
+	err = r.lmcache.server.SetQuota(r.levels.bounded().Name(), salt, int64(*body.Limit*gigabyte))
+	if errors.Is(err, lmcache.ErrQuotas) {
+		return quotaRefused(http.StatusBadRequest, err.Error())
 	}
 	r.levels.setByHTTP(r.lmcache.server.Quotas)
+	if err != nil {
+		return quotaNotKept(err)
+	}
 	return http.StatusOK, map[string]any{"cache_salt": inPath(salt), "limit_gb": *body.Limit, "status": "ok"}
 }
 
+// quotaNotKept is the answer when the file can't be written.
+func quotaNotKept(err error) (int, map[string]any) {
+	return quotaRefused(http.StatusInternalServerError,
+		"this is in force, and after a restart the quota is as before, since it can't be written: "+err.Error())
+}
+
 func (r *runner) deleteQuota(salt string, _ *http.Request) (int, map[string]any) {
-	status := "not_found"
-	if r.lmcache.server.RemoveQuota(salt) {
-		status = "removed"
+	removed, err := r.lmcache.server.RemoveQuota(r.levels.bounded().Name(), salt)
+	if removed {
 		r.levels.setByHTTP(r.lmcache.server.Quotas)
-	} else if _, configured, _ := r.levels.boundedQuotas(); has(configured, salt) {
+	}
+	_, configured, _ := r.levels.boundedQuotas()
+	status := "not_found"
+	switch {
+	case err != nil:
+		return quotaNotKept(err)
+	case removed:
+		status = "removed"
+	case has(configured, salt):
 		return quotaRefused(http.StatusConflict, "this quota is of the daemon's settings: change quotas or disk-quotas there, and reload")
 	}
 	return http.StatusOK, map[string]any{"cache_salt": inPath(salt), "status": status}

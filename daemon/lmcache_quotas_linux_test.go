@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -121,8 +123,8 @@ func TestQuotasByHTTPOutliveTheDaemon(t *testing.T) {
 		require.Equal(t, 200, code)
 		kept, err := os.ReadFile(c.lmcacheFile())
 		require.NoError(t, err)
-		require.Contains(t, string(kept), `"quotas":{"alice":536870912}`, "written before the answer: a kill loses none")
-		next := strings.Replace(string(kept), `"quotas":{`, `"quotas":{"":5,"b":0,"c":-1,"`+strings.Repeat("d", 256)+`":7,`, 1)
+		require.Contains(t, string(kept), `"quotas":{"disk":{"alice":536870912}}`, "written before the answer: a kill loses none")
+		next := strings.Replace(string(kept), `"disk":{`, `"disk":{"":5,"b":0,"c":-1,"`+strings.Repeat("d", 256)+`":7,`, 1)
 		require.NoError(t, os.WriteFile(c.lmcacheFile(), []byte(next), 0o600))
 	})
 	r = lmcacheRunner(t, func(of *Config) { *of = c })
@@ -131,5 +133,88 @@ func TestQuotasByHTTPOutliveTheDaemon(t *testing.T) {
 	code, v := askJSON(t, r, "DELETE", "/quota/alice", "")
 	require.Equal(t, 200, code)
 	require.Equal(t, "removed", v["status"])
-	require.Empty(t, r.lmcache.server.Quotas())
+	require.Empty(t, r.lmcache.server.Quotas(r.levels.bounded().Name()))
+}
+
+// TestQuotaOfASaltThatIsNoText: the file is JSON, where such bytes are one and the same character, so the
+// quota would be another salt's after a kill.
+func TestQuotaOfASaltThatIsNoText(t *testing.T) {
+	r := lmcacheRunner(t, nil)
+	code, v := askJSON(t, r, "PUT", "/quota/%FF", `{"limit_gb": 1}`)
+	require.Equal(t, 400, code, v)
+	require.Contains(t, v["error"], "UTF-8")
+	require.Empty(t, r.lmcache.server.Quotas(r.levels.bounded().Name()))
+}
+
+// TestQuotaThatCanNotBeKept: an answer of success would be a promise that a kill breaks.
+func TestQuotaThatCanNotBeKept(t *testing.T) {
+	r := lmcacheRunner(t, nil)
+	code, v := askJSON(t, r, "PUT", "/quota/kept", `{"limit_gb": 1}`)
+	require.Equal(t, 200, code, v)
+	require.NoError(t, os.MkdirAll(filepath.Join(r.config.lmcacheFile()+".new", "in the way"), 0o700))
+	for _, method := range []string{"PUT", "PUT", "DELETE", "DELETE"} {
+		code, v = askJSON(t, r, method, "/quota/kept", `{"limit_gb": 2}`)
+		require.Equal(t, 500, code, v)
+		require.Contains(t, v["error"], "after a restart")
+	}
+	require.NoError(t, os.RemoveAll(r.config.lmcacheFile()+".new"))
+	code, v = askJSON(t, r, "DELETE", "/quota/kept", "")
+	require.Equal(t, 200, code, v)
+	file, err := os.ReadFile(r.config.lmcacheFile())
+	require.NoError(t, err)
+	require.NotContains(t, string(file), "kept")
+}
+
+// TestQuotaOfTheDiskIsNoneOfMemory: what was set for a disk does not lift the bound of memory when the daemon
+// is started without the disk, and is there when it is started with it.
+func TestQuotaOfTheDiskIsNoneOfMemory(t *testing.T) {
+	c, _ := lmcacheConfig(t)
+	c.Quotas = []string{"alice=32KiB"}
+	run := func(name string, disk bool, do func(r *runner)) {
+		t.Run(name, func(t *testing.T) {
+			r := lmcacheRunner(t, func(of *Config) {
+				if *of = c; !disk {
+					of.Disk = ""
+				}
+			})
+			r.levels.fresh = false
+			do(r)
+		})
+	}
+	limit := func(r *runner) any {
+		_, v := askJSON(t, r, "GET", "/quota/alice", "")
+		return v["limit_gb"]
+	}
+	run("set", true, func(r *runner) {
+		code, v := askJSON(t, r, "PUT", "/quota/alice", `{"limit_gb": 100}`)
+		require.Equal(t, 200, code, v)
+	})
+	run("without", false, func(r *runner) {
+		require.Equal(t, 32.0/(1<<20), limit(r), "memory has 1 MiB")
+	})
+	run("again", true, func(r *runner) { require.Equal(t, 100.0, limit(r)) })
+}
+
+// TestQuotasByHTTPHoldBeforePendingWrites: a restart goes on with what is to be written as soon as the levels
+// are open.
+func TestQuotasByHTTPHoldBeforePendingWrites(t *testing.T) {
+	c, _ := lmcacheConfig(t)
+	c.DiskQuota = 32 << 10
+	t.Run("set", func(t *testing.T) {
+		r := lmcacheRunner(t, func(of *Config) { *of = c })
+		r.levels.fresh = false
+		code, v := askJSON(t, r, "PUT", "/quota/alice", `{"limit_gb": 1}`)
+		require.Equal(t, 200, code, v)
+		storeAs(t, r, "alice", 0, 20)
+	})
+	r := newRunner(RunOptions{Config: c, Log: io.Discard})
+	var err error
+	r.levels, err = c.open(t.Context(), r.log)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.levels.close()) })
+	for _, err := range r.levels.disk().List(t.Context(), "") { // it waits until the disk knows what it has
+		require.NoError(t, err)
+	}
+	storeAs(t, r, "alice", 20, 1)
+	require.Greater(t, r.levels.disk().Usage().Tenants["alice"], int64(80_000), "nothing of it has gone")
 }

@@ -17,26 +17,41 @@ type quotas struct {
 	byHTTP map[string]int64 // at the level that bounded returns
 }
 
+// setKept gives the levels their quotas before the store is opened, which goes on with pending writes at
+// once: where the settings have less than HTTP has set, these would cost the tenant what it has. It returns
+// those of memory, which are the store's, too.
+func (l *levels) setKept(byHTTP func(level string) map[string]int64) (inMemory map[string]int64) {
+	l.quotas.mu.Lock()
+	defer l.quotas.mu.Unlock()
+	l.quotas.byHTTP = byHTTP(l.bounded().Name())
+	return l.applyToLevels()
+}
+
 // setQuotas makes the quotas of another configuration those of the levels.
 func (l *levels) setQuotas(c Config) {
 	l.quotas.mu.Lock()
 	defer l.quotas.mu.Unlock()
 	l.quotas.config = c
-	l.applyQuotas()
+	l.apply()
 }
 
 // setByHTTP makes what get returns the quotas of single tenants by HTTP, in the order of its calls.
-func (l *levels) setByHTTP(get func() map[string]int64) {
+func (l *levels) setByHTTP(get func(level string) map[string]int64) {
 	l.quotas.mu.Lock()
 	defer l.quotas.mu.Unlock()
-	l.quotas.byHTTP = get()
-	l.applyQuotas()
+	l.quotas.byHTTP = get(l.bounded().Name())
+	l.apply()
 }
 
-// applyQuotas hands the quotas to the levels. The caller has the lock.
-func (l *levels) applyQuotas() {
+// apply hands the quotas to the levels and the store. The caller has the lock.
+func (l *levels) apply() {
+	l.store.SetQuotas(l.applyToLevels(), l.quotas.config.Quota)
+}
+
+// applyToLevels hands the quotas to the levels, and returns those of memory. The caller has the lock.
+func (l *levels) applyToLevels() (inMemory map[string]int64) {
 	c := l.quotas.config
-	inMemory := quotasOf(c.Quotas)
+	inMemory = quotasOf(c.Quotas)
 	if d := l.disk(); d != nil {
 		onDisk := quotasOf(c.DiskQuotas)
 		maps.Copy(onDisk, l.quotas.byHTTP)
@@ -44,8 +59,8 @@ func (l *levels) applyQuotas() {
 	} else {
 		maps.Copy(inMemory, l.quotas.byHTTP)
 	}
-	l.store.SetQuotas(inMemory, c.Quota)
 	l.memory.SetQuotas(inMemory, c.Quota)
+	return inMemory
 }
 
 // disk returns the level on a disk, or nil.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -39,6 +40,15 @@ type RunOptions struct {
 // See docs/decisions.md, "Garbage has room beside small indexes".
 const ballast = 64 << 20
 
+// newBallast makes the ballast. There is none with a limit of memory (GOMEMLIMIT): it would count as in use,
+// so the collector would run all the time though the process has less.
+func newBallast() []byte {
+	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
+		return nil
+	}
+	return make([]byte, ballast)
+}
+
 // Run is the whole daemon: it opens the levels and the socket, serves until ctx ends or the process gets
 // SIGTERM or SIGINT, and closes everything: no new requests, pending writes to lower levels are done as far
 // as Config.Drain allows, and the rest stays in the segment for the next daemon, with all leases. A second
@@ -53,7 +63,7 @@ func Run(ctx context.Context, o RunOptions) error {
 	if os.Getenv("GOGC") == "" {
 		// indexes are large, and requests leave little garbage: so that takes half of what they do, not as much
 		debug.SetGCPercent(50)
-		defer runtime.KeepAlive(make([]byte, ballast))
+		defer runtime.KeepAlive(newBallast())
 	}
 	r := newRunner(o)
 	defer func() { r.records.flush(flushTime) }()

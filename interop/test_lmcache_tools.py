@@ -169,6 +169,17 @@ def test_kvcache_clear(server):
     assert server.status()["storage_manager"]["l1_manager"]["total_object_count"] == 0
 
 
+def test_quota(server):
+    at = "--url", server.http
+    assert re.search(r"Status: +ok", lmcache("quota", "set", "alice", "--limit-gb", "1.5", *at))
+    assert re.search(r"Limit \(GB\): +1\.50?\b", lmcache("quota", "get", "alice", *at))
+    assert "alice" in lmcache("quota", "list", *at)
+    assert re.search(r"Status: +removed", lmcache("quota", "delete", "alice", *at))
+    text = lmcache("quota", "get", "alice", *at)  # which has no bound now, and no number
+    assert re.search(r"Exists: +False", text), text
+    assert "alice" not in lmcache("quota", "list", *at)
+
+
 class Engine(http.server.BaseHTTPRequestHandler):
     """In place of the engine, of which the script asks one completion first."""
 

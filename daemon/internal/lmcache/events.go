@@ -352,6 +352,9 @@ func (e *events) send(ctx context.Context, q *mp.SubscribeKvEventsRequest, send 
 	switch {
 	case e.memory == nil:
 		return status.Error(codes.Unimplemented, "lmcache: there are no events")
+	case len(q.ModelName) > maxModel: // it is kept
+		return status.Errorf(codes.InvalidArgument, "lmcache: the model's name has %d bytes, and %d are the most: %v",
+			len(q.ModelName), maxModel, fs.ErrInvalid)
 	case q.Cursor < 0 || q.MaxEvents < 1 || q.MaxEvents > maxBatch:
 		return status.Errorf(codes.InvalidArgument, "lmcache: the cursor is %d, and the most events %d, of 1 to %d: %v", q.Cursor, q.MaxEvents, maxBatch, fs.ErrInvalid)
 	}

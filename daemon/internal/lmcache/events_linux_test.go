@@ -25,10 +25,16 @@ type receivedEvents struct {
 
 func (e *engine) subscribe(service string, instance, cursor int64, most int64) *receivedEvents {
 	e.Helper()
-	q := &mp.SubscribeKvEventsRequest{InstanceId: instance, ModelName: "org/model", Cursor: cursor, MaxEvents: most}
+	return e.subscribeBy(service, &mp.SubscribeKvEventsRequest{
+		InstanceId: instance, ModelName: "org/model", Cursor: cursor, MaxEvents: most,
+	})
+}
+
+func (e *engine) subscribeBy(service string, q *mp.SubscribeKvEventsRequest) *receivedEvents {
+	e.Helper()
 	if z, is := e.conn.(*zmqConn); is {
 		s := z.subscribe(q)
-		return &receivedEvents{engine: e, receive: s.receive, cursor: cursor}
+		return &receivedEvents{engine: e, receive: s.receive, cursor: q.Cursor}
 	}
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), idHeader, e.id))
 	e.Cleanup(cancel)
@@ -36,7 +42,7 @@ func (e *engine) subscribe(service string, instance, cursor int64, most int64) *
 	require.NoError(e, err)
 	require.NoError(e, stream.SendMsg(q))
 	require.NoError(e, stream.CloseSend())
-	return &receivedEvents{engine: e, receive: func(b *mp.KVEventBatch) error { return stream.RecvMsg(b) }, cursor: cursor}
+	return &receivedEvents{engine: e, receive: func(b *mp.KVEventBatch) error { return stream.RecvMsg(b) }, cursor: q.Cursor}
 }
 
 func (s *receivedEvents) next() *mp.KVEventBatch {

@@ -10,16 +10,21 @@ import (
 // TestQuotasHaveABound: of their number, and one that is there can be changed.
 func TestQuotasHaveABound(t *testing.T) {
 	s := newBed(t, nil).server
-	s.state.Quotas = map[string]int64{}
+	quotas := map[string]int64{}
+	s.state.Quotas = map[string]map[string]int64{"disk": quotas}
 	for n := range maxQuotas - 1 {
-		s.state.Quotas[fmt.Sprint(n)] = 1
+		quotas[fmt.Sprint(n)] = 1
 	}
-	require.NoError(t, s.SetQuota("last", 1))
-	require.ErrorIs(t, s.SetQuota("more", 1), ErrQuotas)
-	require.NoError(t, s.SetQuota("last", 2))
-	require.Len(t, s.Quotas(), maxQuotas)
-	require.EqualValues(t, 2, s.Quotas()["last"])
-	require.True(t, s.RemoveQuota("0"))
-	require.False(t, s.RemoveQuota("0"))
-	require.NoError(t, s.SetQuota("more", 1))
+	require.NoError(t, s.SetQuota("disk", "last", 1))
+	require.ErrorIs(t, s.SetQuota("disk", "more", 1), ErrQuotas)
+	require.NoError(t, s.SetQuota("disk", "last", 2))
+	require.Len(t, s.Quotas("disk"), maxQuotas)
+	require.NoError(t, s.SetQuota("memory", "more", 1))
+	require.EqualValues(t, 2, s.Quotas("disk")["last"])
+	for _, there := range []bool{true, false} {
+		removed, err := s.RemoveQuota("disk", "0")
+		require.NoError(t, err)
+		require.Equal(t, there, removed)
+	}
+	require.NoError(t, s.SetQuota("disk", "more", 1))
 }

@@ -59,7 +59,8 @@ type Server struct {
 	odd  loglimit.Limit // calls that are refused
 	save loglimit.Limit // failures to write the file
 
-	saving sync.Mutex // a goroutine that writes the file has it
+	saving  sync.Mutex // a goroutine that writes the file has it
+	unsaved error      // why it could not be written the last time; who has saving may read and set it
 
 	owners owners
 
@@ -105,7 +106,7 @@ func NewServer(o Options) (*Server, error) {
 	}
 	var err error
 	if s.state, err = loadState(o.State, o.Segment.Generation); err != nil {
-		s.log.Warn("the registrations of engines are lost", "error", err)
+		s.log.Warn("the registrations of engines, and quotas set by HTTP, are lost", "error", err)
 	}
 	maps.DeleteFunc(s.state.Instances, func(_ string, i *instance) bool { return i.Layout.Engine != o.Engine })
 	if s.state.Minimum != o.ChunkSize { // registrations are for chunks of a size
@@ -117,17 +118,22 @@ func NewServer(o Options) (*Server, error) {
 	return s, nil
 }
 
-// unlock gives the lock back, and writes the file if that is older. When unlock returns it is written.
-func (s *Server) unlock() {
+// unlock gives the lock back, and writes the file if that is older. When unlock returns it is written, or the
+// log says why not.
+func (s *Server) unlock() { _ = s.unlockSaved() }
+
+// unlockSaved is unlock for those who have to know.
+func (s *Server) unlockSaved() error {
 	dirty := s.dirty
 	s.mu.Unlock()
-	if dirty {
-		s.saveState()
+	if !dirty {
+		return nil
 	}
+	return s.saveState()
 }
 
 // saveState writes the file, while others may have the lock.
-func (s *Server) saveState() {
+func (s *Server) saveState() error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	s.mu.Lock()
@@ -136,7 +142,7 @@ func (s *Server) saveState() {
 	s.dirty = false
 	s.mu.Unlock()
 	if !dirty { // another call has written it
-		return
+		return s.unsaved
 	}
 	if err == nil {
 		err = writeState(s.o.State, b)
@@ -144,6 +150,8 @@ func (s *Server) saveState() {
 	if err != nil {
 		s.save.Warn(s.log, "what outlives the daemon can't be written: after a restart engines have to register again, and quotas set by HTTP are as before", "file", s.o.State, "error", err)
 	}
+	s.unsaved = err
+	return err
 }
 
 // chunkSize returns the tokens of a chunk, and settles them.

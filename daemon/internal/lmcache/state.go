@@ -24,7 +24,8 @@ type state struct {
 	Clients    map[string]string    `json:"clients"`       // ID -> release
 	Instances  map[string]*instance `json:"instances"`     // ID of the worker, as a number
 	Layouts    []kv.Layout          `json:"layouts"`       // that were registered, the last one first
-	Quotas     map[string]int64     `json:"quotas"`        // by salt, in bytes
+	// Quotas are bytes by level and salt.
+	Quotas map[string]map[string]int64 `json:"quotas"`
 }
 
 // instance is a registered worker.
@@ -47,7 +48,7 @@ type instance struct {
 const maxStateBytes = 64 << 20
 
 // loadState reads the file of an earlier server. A file that can't be read is as none: engines register
-// again.
+// again, and quotas are lost.
 func loadState(path string, generation uint64) (state, error) {
 	st := state{Generation: generation, Clients: map[string]string{}, Instances: map[string]*instance{}}
 	if path == "" {
@@ -72,7 +73,7 @@ func loadState(path string, generation uint64) (state, error) {
 }
 
 // ErrState reports that what an earlier server kept can't be read. A server starts all the same.
-var ErrState = errors.New("lmcache: what an earlier server kept can't be read, so engines have to register again")
+var ErrState = errors.New("lmcache: what an earlier server kept can't be read, so engines have to register again, and quotas set by HTTP are lost")
 
 func readState(path string) (state, error) {
 	found := state{Clients: map[string]string{}, Instances: map[string]*instance{}}

@@ -133,7 +133,7 @@ func (z *ZMQ) serve(raw net.Conn) {
 		z.s.refused("connect", err)
 		return
 	}
-	p := &zmqPeer{z: z, c: c, waiting: make(chan struct{}, maxCalls), by: by, streams: map[string]*zmqStream{}}
+	p := newZMQPeer(z, c, by)
 	for err == nil && !z.stops() { // Greet has ended a deadline that Shutdown may have set
 		var frames [][]byte
 		if frames, err = c.Receive(); err == nil {
@@ -163,16 +163,27 @@ type zmqPeer struct {
 	c       *zmtp.Conn
 	by      caller
 	waiting chan struct{} // a call that waits has a place in it
+	sending chan struct{} // a subscription has a place in it until its last answer is sent
 	calls   sync.WaitGroup
 
 	mu      sync.Mutex
 	streams map[string]*zmqStream // by the number of the call
 }
 
+func newZMQPeer(z *ZMQ, c *zmtp.Conn, by caller) *zmqPeer {
+	return &zmqPeer{
+		z: z, c: c, by: by, waiting: make(chan struct{}, maxCalls), sending: make(chan struct{}, maxEnding),
+		streams: map[string]*zmqStream{},
+	}
+}
+
 var (
 	// errMalformed reports a message that can't be answered.
 	errMalformed = errors.New("lmcache: a message without an operation")
 	errStreams   = fmt.Errorf("lmcache: a connection has at most %d subscriptions", maxStreams)
+	// errLarge reports a call that would keep its message when that has no room of the budget any more.
+	errLarge = fmt.Errorf("lmcache: a call that waits, or subscribes, has more than %d bytes, which is too large: %w",
+		smallMessage, fs.ErrInvalid)
 )
 
 // take answers a call. An error ends the connection.
@@ -186,6 +197,10 @@ func (p *zmqPeer) take(frames [][]byte) error {
 		return nil
 	}
 	name, err := readOperation(op)
+	found, ok := operations[name]
+	if err == nil && (name == subscription || ok && methods[found.method].waits) && bytesOf(frames) > smallMessage {
+		err = errLarge
+	}
 	if err == nil && name == subscription {
 		if err := p.subscribe(number, op, frames[2:]); err != nil {
 			p.z.s.refused(subscription, err)
@@ -193,7 +208,6 @@ func (p *zmqPeer) take(frames [][]byte) error {
 		}
 		return nil
 	}
-	found, ok := operations[name]
 	if err == nil && !ok {
 		err = fmt.Errorf("lmcache: operation %.40q is not served: %w", name, fs.ErrInvalid)
 	}
@@ -236,4 +250,12 @@ func (p *zmqPeer) take(frames [][]byte) error {
 		}
 	})
 	return nil
+}
+
+// bytesOf returns the bytes of a message.
+func bytesOf(frames [][]byte) (n int) {
+	for _, f := range frames {
+		n += len(f)
+	}
+	return n
 }

@@ -23,6 +23,10 @@ const subscription = "subscribe_kv_events"
 // maxStreams bounds the subscriptions of a connection: a worker has one.
 const maxStreams = 4
 
+// maxEnding bounds the subscriptions of a connection with those that have ended and whose last answer is not
+// sent: a client that takes nothing waits until it does.
+const maxEnding = 2 * maxStreams
+
 // zmqStream is a subscription of a client.
 type zmqStream struct {
 	taken chan struct{} // has room for one: the client has taken what was sent
@@ -41,13 +45,20 @@ func (p *zmqPeer) subscribe(number, op []byte, arguments [][]byte) error {
 	}
 	p.z.s.note(p.by)
 	number, op = slices.Clone(number), slices.Clone(op) // the next message may have their memory
+	select {
+	case p.sending <- struct{}{}:
+	case <-p.by.ctx.Done():
+		return p.by.ctx.Err()
+	}
 	ctx, cancel := context.WithCancel(p.by.ctx)
 	stream := &zmqStream{taken: make(chan struct{}, 1), end: cancel}
 	if err := p.addStream(string(number), stream); err != nil {
 		cancel()
+		<-p.sending
 		return err
 	}
 	p.calls.Go(func() {
+		defer func() { <-p.sending }()
 		defer cancel()
 		err := p.z.s.events.send(ctx, q, func(ctx context.Context, batch *mp.KVEventBatch) error {
 			if err := p.c.Send([][]byte{number, op, appendEvents(nil, batch)}); err != nil {
