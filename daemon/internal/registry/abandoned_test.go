@@ -2,6 +2,7 @@ package registry
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -11,13 +12,16 @@ import (
 
 // TestComingBackInTheLastMoment: a client that comes back, and leaves again, just when its grace time is
 // noticed to be over keeps what it has, for another grace time.
-func TestComingBackInTheLastMoment(t *testing.T) {
+func TestComingBackInTheLastMoment(t *testing.T) { synctest.Test(t, comingBackInTheLastMoment) }
+
+func comingBackInTheLastMoment(t *testing.T) {
 	b := newBed(t, ordinary)
 	b.put("a")
 	u := b.user(process.Unknown(), "session-1")
 	_, err := u.Pin("l", keys("a"), time.Hour, false)
 	require.NoError(t, err)
 	u.Leave()
+	synctest.Wait() // the registry's own keeper of times, which the end of the connection wakes, has looked
 	b.mu.Lock()
 	b.now = b.now.Add(31 * time.Second)
 	b.mu.Unlock()
