@@ -1,7 +1,9 @@
 package disk
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 
@@ -91,6 +93,42 @@ func TestQuotaOfCallsAtTheSameTime(t *testing.T) {
 	}
 	wg.Wait()
 	require.Positive(t, l.Usage().Evicted)
+}
+
+// waiting is read when it is open.
+type waiting struct {
+	begun, open chan struct{}
+	rest        io.Reader
+}
+
+func (w *waiting) Read(b []byte) (int, error) {
+	select {
+	case <-w.begun:
+	default:
+		close(w.begun)
+	}
+	<-w.open
+	return w.rest.Read(b)
+}
+
+// What is being written counts, too, and can't be evicted yet.
+func TestQuotaCountsWhatIsBeingWritten(t *testing.T) {
+	l := ready(t, t.TempDir(), Options{Layout: noFolders{}, Quota: 4096})
+	o := objectOf("slow", 100)
+	o.Tenant = "a"
+	slow := &waiting{make(chan struct{}), make(chan struct{}), bytes.NewReader(content("slow", 100))}
+	puts := []tier.Put{{Object: o, From: slow}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.Put(t.Context(), puts)
+	}()
+	<-slow.begun
+	err := ofTenant(l, "a", "quick", "")
+	close(slow.open)
+	<-done
+	require.ErrorIs(t, err, tier.ErrFull)
+	require.NoError(t, puts[0].Err)
 }
 
 func TestQuotaIsNotNegative(t *testing.T) {
