@@ -218,14 +218,14 @@ func TestTLS(t *testing.T) {
 	s := redistest.Start(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", file("server.crt"), "--tls-key-file",
 		file("server.key"), "--tls-ca-cert-file", file("ca.crt"))
 	url := "rediss://127.0.0.1:" + strconv.Itoa(port)
-	l := open(t, Options{URL: url + "?ca=" + file("ca.crt") + "&cert=" + file("client.crt") + "&key=" + file("client.key")})
+	l := open(t, Options{URL: url + "?ca=" + file("ca.crt") + "&cert=" + file("client.crt") + "&key=" + file("client.key"), Timeout: time.Minute})
 	put(t, l, object("a", 1<<20))
 	mustGet(t, l, "a")
 	s.Restart()
 	put(t, l, object("a", 1<<20)) // the client can't see that its connections are old ones
 	mustGet(t, l, "a")
 
-	_, err := Open(t.Context(), Options{URL: url})
+	_, err := Open(t.Context(), Options{URL: url, Timeout: time.Minute}) // a busy machine is no server that is away
 	require.ErrorIs(t, err, fs.ErrPermission)
 	require.ErrorContains(t, err, "authority")
 	h := open(t, Options{URL: url + "?ca=" + file("ca.crt"), Timeout: 200 * time.Millisecond})
