@@ -355,7 +355,7 @@ func (s *Server) serve(id string, r release) *client {
 func (s *Server) setRelease(c *client, r release) {
 	c.version = r
 	known := releases[s.state.Clients[c.id]]
-	if r != known && (known != unknown || len(s.state.Clients) < maxClients || s.forgetRelease()) {
+	if r != known && (known != unknown || len(s.state.Clients) < maxClients || s.state.forgetRelease(s.served)) {
 		s.state.Clients[c.id] = r.String()
 		s.dirty = true
 	}
@@ -365,18 +365,6 @@ var releases = map[string]release{since056.String(): since056, since057.String()
 
 // maxClients bounds the clients whose releases are kept.
 const maxClients = 4096
-
-// forgetRelease makes room for the release of one client more: one that is not connected goes. The caller has
-// the lock.
-func (s *Server) forgetRelease() bool {
-	for id := range s.state.Clients {
-		if s.served[id] == nil {
-			delete(s.state.Clients, id)
-			return true
-		}
-	}
-	return false
-}
 
 // closed notes the end of a connection. What its clients have stays, as the registry says, and they may come
 // back by another connection.

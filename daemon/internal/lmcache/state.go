@@ -128,6 +128,18 @@ func writeState(path string, b []byte) error {
 	return nil
 }
 
+// forgetRelease makes room for the release of one client more: one that is not served goes. It reports whether there
+// is room.
+func (st *state) forgetRelease(served map[string]*client) bool {
+	for id := range st.Clients {
+		if served[id] == nil {
+			delete(st.Clients, id)
+			return true
+		}
+	}
+	return false
+}
+
 // forgetDead forgets the workers whose process has ended, and reports whether there were some.
 func (st *state) forgetDead() bool {
 	before := len(st.Instances)
