@@ -23,7 +23,8 @@ import (
 // Object.sent are of committed requests) begins with Lookup, HoldID or Commit, and ends with the request
 // or with Drop. A pin lasts until Unpin, or until the key goes. Quarantine begins when a committed
 // request is aborted, or when Adopt finds that a request of the dead writer may need the object. It ends when
-// the owner's counts are complete, a fence passes, its time is over, or the readers are reset. A committed object without any of them is a cache entry: space may evict it.
+// the owner's counts are complete, a fence passes, its time is over, or the readers are reset. A committed
+// object without any of them is a cache entry: space may evict it.
 // A retired one goes at once.
 //
 // A request is open, committed or ended. The owner moves it, with Commit and then Finish or Abort, or

@@ -6,8 +6,8 @@ import (
 )
 
 // MemoryLevel is a level whose bytes other processes read and write in place, in a shared segment, by
-// offset. A [Lease] keeps what such a process was promised. The level is the only one that records who
-// has what, and until when: leases, with what they have, survive the process that serves the level.
+// offset. A [Lease] keeps what such a process has pinned or reserved. The level is the only one that
+// records who has what, and until when: leases, with what they have, survive the process that serves the level.
 //
 // Each call looks at the clock first, and ends what ends by then. A large lease is let go of in slices,
 // so no call waits long for the end of another's lease; a part of it may still be in use for some
@@ -84,7 +84,7 @@ type Charge struct {
 	Objects, Bytes, Pins int64
 }
 
-// Lease is what one owner was promised. Its methods may be called from any goroutine.
+// Lease is what one owner has pinned and reserved. Its methods may be called from any goroutine.
 // After its end they return ErrEnded for every element.
 type Lease interface {
 	ID() string

@@ -18,8 +18,8 @@ import (
 //   - Write. A worker takes a batch off the front of a level's queue, a parent before its children, and calls
 //     the level without the lock (write_back_batch.go). The level reads through a check of the checksum that
 //     Put took of the bytes, or, after a Commit or a restart, the worker just before.
-//   - End. The level has the object, or answers with any other error than ErrUnavailable, which is counted. With its last level the
-//     pending write ends, and the pin too.
+//   - End. The level has the object, or answers with any other error than ErrUnavailable, which is
+//     counted. With its last level the pending write ends, and the pin too.
 //   - Retry. The level answered ErrUnavailable: the object goes back to the front of the queue, and health
 //     pauses the writes to the level.
 //   - Delete takes a pending write off all levels, and restores it if the object could not be deleted.

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// resume takes over what an earlier store over the same memory had still to write. What the lease has was
-// promised, so it counts beyond the limits, too.
+// resume takes over what an earlier store over the same memory had still to write. What the lease
+// pins is taken beyond the limits, too.
 func (w *writeBack) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -661,7 +661,7 @@ def what_is_gone_everywhere_ends_the_step_with_a_reason() -> None:
         try:
             run(w, metadata, {})
         except RuntimeError as e:
-            assert "a was promised and is gone" in str(e), e
+            assert "a was pinned and is gone" in str(e), e
         else:
             raise AssertionError("no error")
 

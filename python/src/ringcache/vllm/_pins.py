@@ -5,7 +5,7 @@ time of the lease.
 Nothing here needs torch or vLLM.
 """
 
-# See docs/decisions.md, "The encoder connector promises only what it has pinned".
+# See docs/decisions.md, "The encoder connector answers only with what it has pinned".
 
 from __future__ import annotations
 

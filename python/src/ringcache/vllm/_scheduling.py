@@ -1,13 +1,13 @@
-"""The scheduler's half of the encoder connector: what the daemon has, and what is promised of it.
+"""The scheduler's half of the encoder connector: what the daemon has, and what is pinned of it.
 
-An item is pinned before it is promised to the scheduler, and stays pinned until no request
+An item is pinned before the scheduler is told that it can be loaded, and stays pinned until no request
 needs it any more and each step that loads it has come back from the workers. If the engine dies
 or idles, pins end with the process or with the time of the lease.
 
 Nothing here needs torch or vLLM.
 """
 
-# See docs/decisions.md, "The encoder connector promises only what it has pinned".
+# See docs/decisions.md, "The encoder connector answers only with what it has pinned".
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ._stats import Stats
 
 _logger: Final = logging.getLogger("vllm.ringcache")
 
-#: The lease of what is promised. It is one for all, whose time every pin extends.
+#: The lease of what can be loaded. It is one for all, whose time every pin extends.
 LEASE: Final = "load"
 
 _WITHOUT: Final = "items are encoded"  # is done while the daemon is away
@@ -104,7 +104,7 @@ class Scheduling:
         self._pins = Pins(
             client, self._link, LEASE, seconds=seconds, without=_WITHOUT, known=self._known, clock=clock
         )
-        self._promised: set[str] = set()
+        self._hits: set[str] = set()  # answered, and not scheduled yet
         self._confirmed: dict[str, Load] = {}
         self._step = 0
         self._under_way: deque[tuple[int, list[str]]] = deque()
@@ -126,7 +126,7 @@ class Scheduling:
         return self._poll(state)
 
     def has(self, identifier: str) -> bool:
-        """Whether the item is promised."""
+        """Whether the item is pinned, and can be loaded."""
         entry = self._entries.get(identifier)
         if not self._fresh(entry):
             self._pin([(identifier, 0)])
@@ -134,12 +134,12 @@ class Scheduling:
             if not entry.requests and identifier not in self._loose:
                 self._add_loose(identifier)
         assert entry is not None
-        promised = entry.status == "hit"
-        if promised:
-            self._promised.add(identifier)
+        hit = entry.status == "hit"
+        if hit:
+            self._hits.add(identifier)
         else:
-            self._promised.discard(identifier)
-        return promised
+            self._hits.discard(identifier)
+        return hit
 
     def has_all(self, request: Any) -> list[bool]:
         """The same for all items of a request, of releases that ask so."""
@@ -148,35 +148,35 @@ class Scheduling:
         needed = {want.identifier for want in state.wants[state.passed :]}
         identifiers = [feature.identifier for feature in request.mm_features or ()]
         # One answer for an item that is there twice: they load the first for both.
-        promised = {name: name in needed and self.has(name) for name in dict.fromkeys(identifiers)}
-        return [promised[identifier] for identifier in identifiers]
+        hits = {name: name in needed and self.has(name) for name in dict.fromkeys(identifiers)}
+        return [hits[identifier] for identifier in identifiers]
 
     def allocated(self, request: Any, index: int) -> None:
-        """An item of a request was scheduled: to be loaded if it is promised, else to be encoded."""
+        """An item of a request was scheduled: to be loaded if it was a hit, else to be encoded."""
         identifier = request.mm_features[index].identifier
         entry = self._entries.get(identifier)
-        if identifier not in self._promised or entry is None or entry.load is None:
+        if identifier not in self._hits or entry is None or entry.load is None:
             self.stats.add(misses=1)
             return
-        self._promised.discard(identifier)
+        self._hits.discard(identifier)
         self.stats.add(hits=1)
         if self._loads:
             self._confirmed[identifier] = entry.load
 
     def step(self, finished: Iterable[str] = ()) -> tuple[int, list[Load]]:
-        """The end of scheduling a step: its number, and what it loads. What was promised and
+        """The end of scheduling a step: its number, and what it loads. What was a hit and
         not scheduled is released, unless a request is going to ask again."""
         self._step += 1
         for request_id in finished:
             self.finished(request_id)
         loads = list(self._confirmed.values())
         self._confirmed.clear()
-        promised, self._promised = self._promised, set()
+        hits, self._hits = self._hits, set()
         if loads:
             for load in loads:
                 self._entries[load.identifier].loading += 1
             self._under_way.append((self._step, [load.identifier for load in loads]))
-        for identifier in promised:
+        for identifier in hits:
             self._settle(identifier)
         for identifier in list(self._loose):
             del self._loose[identifier]
@@ -374,7 +374,7 @@ class Scheduling:
             or entry.requests
             or entry.loading
             or identifier in self._confirmed
-            or identifier in self._promised
+            or identifier in self._hits
             or identifier in self._loose
         ):
             return

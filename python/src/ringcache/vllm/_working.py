@@ -29,7 +29,7 @@ _SAVING: Final = "save"  # the lease of what is being saved
 _SAVE_SECONDS: Final = 300  # that an output may take to be written, from the question for room on
 _PIECE: Final = 16 << 20  # bytes that are written between two looks at the clock
 _WITHOUT: Final = "outputs are not stored"  # is done while the daemon is away
-_AGAIN: Final = "again"  # the lease of promised items that are gone and are asked for by name
+_AGAIN: Final = "again"  # the lease of hits that are gone and are asked for by name
 
 # Of a device's outputs that wait to be saved; beyond, one is not saved. They hold the device's memory.
 _QUEUE: Final = 64
@@ -87,7 +87,7 @@ class Worker:
             self._link.watch(_WITHOUT, lambda hello: Mapping(hello.segment, writable=writable).close())
 
     def load(self, loads: Iterable[Load], cache: MutableMapping[str, torch.Tensor]) -> None:
-        """Put outputs into the engine's cache. They have been promised, and the engine ends
+        """Put outputs into the engine's cache. They were hits, and the engine ends
         with the :class:`RuntimeError` if one can't be had any more."""
         for load in loads:
             if load.identifier in cache:
@@ -95,7 +95,7 @@ class Worker:
             try:
                 cache[load.identifier] = self._copy_out(load)
             except (RingcacheError, ValueError, TypeError) as e:
-                _logger.error("The promised output of %s is gone: %s", load.identifier, e)
+                _logger.error("The pinned output of %s is gone: %s", load.identifier, e)
                 cache[load.identifier] = self._again(load, e)
             if self._first:
                 self.stats.add(loaded_bytes=load.size)
@@ -168,7 +168,7 @@ class Worker:
         return target
 
     def _again(self, load: Load, cause: Exception) -> torch.Tensor:
-        """Ask for a promised output that is gone. A lower level may have it."""
+        """Ask for a pinned output that is gone. A lower level may have it."""
         deadline = time.monotonic() + self._wait
         item, hello = Item("unavailable"), None
         while True:
@@ -198,7 +198,7 @@ class Worker:
             except DaemonError:
                 pass  # the lease ends after a minute by itself
         raise RuntimeError(
-            f"the encoder output {load.identifier} was promised and is gone, and so is every copy of it "
+            f"the encoder output {load.identifier} was pinned and is gone, and so is every copy of it "
             f"({item.status}: {cause}). vLLM can't encode it in this step any more. Keep the daemon's "
             "shared memory while engines run, and give the daemon a disk or a Redis"
         ) from cause

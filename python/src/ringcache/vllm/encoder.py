@@ -11,7 +11,7 @@ With the role ``ec_consumer`` nothing is stored. With ``ec_producer`` vLLM only 
 not encode what is stored already.
 
 A daemon that does not answer costs time-outs and misses, never a request. There is one exception:
-the scheduler can't take back the promise that an item can be loaded. So the item is pinned before,
+the scheduler can't take back its answer that an item can be loaded. So the item is pinned before,
 its offset is sent with the step, and each worker copies from its own mapping, which outlives the
 daemon. Only if a worker can't map the segment (since it and the daemon were replaced at this
 moment), and no lower level has the item either, the engine ends with an error that says so.

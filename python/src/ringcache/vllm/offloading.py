@@ -8,7 +8,7 @@ It needs no change of vLLM (0.32 or 0.33), only configuration::
 A prompt's blocks that the daemon has are loaded, and not computed; what is computed is stored.
 
 A daemon that does not answer costs time-outs and misses, never a request. There is one exception:
-vLLM ends if a block can't be loaded that it was promised. So each is pinned before, its offset is
+vLLM ends if a block of a hit can't be loaded. So each is pinned before, its offset is
 sent with the step, and each worker copies from its own mapping, which outlives the daemon.
 """
 
