@@ -64,8 +64,9 @@
 //  8. A worker reserves room in memory under another lease of the store, "ringcache store: promoted", and
 //     the level reads into it. After a kill, Open gives such reservations up.
 //  9. The worker commits, and the lease keeps the object pinned until the leases that asked have pinned
-//     it and the calls of Get that waited have read it, for about [Options].PromotedFor at
-//     most. What only a Prefetch asked for is not pinned. After a kill, Open ends these pins. The object stays in memory without them.
+//     it and the calls of Get that waited have read it, for about [Options].PromotedFor at most. What only a
+//     Prefetch asked for is not pinned. After a kill, Open ends these pins. The object stays in memory
+//     without them.
 //  10. Delete ends the pending write, and removes the object from memory, then from each lower level. After a
 //     kill before memory has dropped it, it is in memory alone if no level had it yet. After a kill in between, the
 //     levels that were not reached still have it, and the next Get finds it there: delete it again.

@@ -39,6 +39,15 @@ func openMemory(t testing.TB, dir string, size int64) *memory.Level {
 	return m
 }
 
+// openFewPins opens a memory level whose table of leases has five records.
+func openFewPins(t *testing.T) *memory.Level {
+	t.Helper()
+	m, err := memory.Open(memory.Options{Name: "level", Dir: t.TempDir(), Size: 1 << 20, MaxPins: 5})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, m.Close()) })
+	return m
+}
+
 func openDisk(t testing.TB, dir string) *disk.Level {
 	t.Helper()
 	d, err := disk.Open(filepath.Join(dir, "disk"), disk.Options{})
@@ -145,6 +154,15 @@ func TestKilledProcessLeavesPendingWrites(t *testing.T) {
 	require.Zero(t, m.Usage().Held)
 }
 
+// storeUnder stores an object under a lease, as a client does.
+func storeUnder(t *testing.T, l tier.Lease, name string, size int64) {
+	t.Helper()
+	placed := l.Reserve([]tier.Object{object(name, "", size)})
+	require.NoError(t, placed[0].Err)
+	copy(placed[0].Bytes, content(name, size))
+	require.NoError(t, l.Commit(keys(name))[0])
+}
+
 // TestKilledBetweenCommitAndPendingWrite: a process that is killed when memory has committed an object, and
 // the store has not noted the pending write, has left it pinned. The next store writes it to the lower
 // levels.
@@ -153,10 +171,7 @@ func TestKilledBetweenCommitAndPendingWrite(t *testing.T) {
 	before := openMemory(t, dir, 1<<20)
 	l, err := before.Lease(t.Context(), tier.LeaseOptions{ID: "engine", Owner: "test"})
 	require.NoError(t, err)
-	placed := l.Reserve([]tier.Object{object("committed", "", 10_000)})
-	require.NoError(t, placed[0].Err)
-	copy(placed[0].Bytes, content("committed", 10_000))
-	require.NoError(t, l.Commit(keys("committed"))[0])
+	storeUnder(t, l, "committed", 10_000)
 	require.NoError(t, before.Close())
 
 	m, d := openMemory(t, dir, 1<<20), openDisk(t, dir)
@@ -178,9 +193,7 @@ func TestKilledBetweenCommitAndPendingWrite(t *testing.T) {
 // TestPendingWriteWithoutARecord: when the table of leases had no record for the pin of a pending write, no level got
 // the object, and Drain did not say so.
 func TestPendingWriteWithoutARecord(t *testing.T) {
-	m, err := memory.Open(memory.Options{Name: "level", Dir: t.TempDir(), Size: 1 << 20, MaxPins: 5})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, m.Close()) })
+	m := openFewPins(t)
 	below := tiertest.NewMap(tiertest.MapOptions{})
 	away := tiertest.NewFault(below)
 	away.Fail(tier.ErrUnavailable)
@@ -189,10 +202,7 @@ func TestPendingWriteWithoutARecord(t *testing.T) {
 	require.NoError(t, err)
 	for i := range 5 {
 		name := fmt.Sprint(i)
-		placed := l.Reserve([]tier.Object{object(name, "", 1000)})
-		require.NoError(t, placed[0].Err)
-		copy(placed[0].Bytes, content(name, 1000))
-		require.NoError(t, l.Commit(keys(name))[0])
+		storeUnder(t, l, name, 1000)
 		l.Unpin(keys(name))
 	}
 	require.Equal(t, 5, s.State().Backlog)
@@ -209,9 +219,7 @@ func TestPendingWriteWithoutARecord(t *testing.T) {
 // TestWrittenWhileTheTableIsFull: an object that memory had was given up, though its level was there, since the table of
 // leases had no record for a pin when it was its turn.
 func TestWrittenWhileTheTableIsFull(t *testing.T) {
-	m, err := memory.Open(memory.Options{Name: "level", Dir: t.TempDir(), Size: 1 << 20, MaxPins: 5})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, m.Close()) })
+	m := openFewPins(t)
 	below := tiertest.NewMap(tiertest.MapOptions{})
 	s := openStore(t, tier.Options{Memory: m, Lower: []tier.Lower{{Level: below}}})
 	l, err := s.Lease(t.Context(), tier.LeaseOptions{ID: "engine", Owner: "test"})
@@ -250,11 +258,7 @@ func TestAdoptedWithoutARecord(t *testing.T) {
 	l, err := before.Lease(t.Context(), tier.LeaseOptions{ID: "engine", Owner: "test"})
 	require.NoError(t, err)
 	for i := range 5 {
-		name := fmt.Sprint(i)
-		placed := l.Reserve([]tier.Object{object(name, "", 1000)})
-		require.NoError(t, placed[0].Err)
-		copy(placed[0].Bytes, content(name, 1000))
-		require.NoError(t, l.Commit(keys(name))[0])
+		storeUnder(t, l, fmt.Sprint(i), 1000)
 	}
 	require.NoError(t, before.Close())
 
@@ -292,10 +296,7 @@ func storeUntilKilled(t *testing.T, dir string) {
 			require.NoError(t, put(s, name, "", 10_000))
 			continue
 		}
-		placed := l.Reserve([]tier.Object{object(name, "", 10_000)})
-		require.NoError(t, placed[0].Err)
-		copy(placed[0].Bytes, content(name, 10_000))
-		require.NoError(t, l.Commit(keys(name))[0])
+		storeUnder(t, l, name, 10_000)
 	}
 	require.NoError(t, l.Reserve([]tier.Object{object("half", "", 10)})[0].Err)
 	fmt.Println("stored")
