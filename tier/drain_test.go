@@ -237,27 +237,40 @@ func TestDrainSaysWhatTheBacklogHadNoRoomFor(t *testing.T) {
 	})
 }
 
+// storeBurst stores 20 objects under a lease while both lower levels are away.
+func (b *bed) storeBurst() *tier.StoreLease {
+	b.t.Helper()
+	b.disk.Fail(tier.ErrUnavailable)
+	b.remote.Fail(tier.ErrUnavailable)
+	l := b.lease("l")
+	for i := range 20 {
+		b.store(l, fmt.Sprint(i), "", 1000)
+	}
+	return l
+}
+
+// requireBurstWritten drains, and requires that both lower levels have what storeBurst stored.
+func (b *bed) requireBurstWritten() {
+	b.t.Helper()
+	b.drain()
+	for i := range 20 {
+		require.Equal(b.t, "memory disk remote", b.has(fmt.Sprint(i)))
+	}
+}
+
 // TestWhatTheBacklogHadNoRoomForIsWrittenLater: after a burst of commits, what was beyond the limits was in memory
 // alone for ever, beside a disk that had nothing to do.
 func TestWhatTheBacklogHadNoRoomForIsWrittenLater(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.MaxBacklog = 3000 })
-		b.disk.Fail(tier.ErrUnavailable)
-		b.remote.Fail(tier.ErrUnavailable)
-		l := b.lease("l")
-		for i := range 20 {
-			b.store(l, fmt.Sprint(i), "", 1000)
-		}
+		l := b.storeBurst()
 		l.Release()
 		synctest.Wait()
 		require.Empty(t, tier.Check(b.Store))
 		require.Equal(t, int64(3000), b.memory.Usage().Held, "the rest waits without a pin")
 		b.disk.Do(nil)
 		b.remote.Do(nil)
-		b.drain()
-		for i := range 20 {
-			require.Equal(t, "memory disk remote", b.has(fmt.Sprint(i)))
-		}
+		b.requireBurstWritten()
 	})
 }
 
@@ -266,12 +279,7 @@ func TestWhatTheBacklogHadNoRoomForIsWrittenLater(t *testing.T) {
 func TestCommittedBeyondTheLimitsBeforeAKill(t *testing.T) {
 	in(t, func(t *testing.T) {
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.MaxBacklog = 3000 })
-		b.disk.Fail(tier.ErrUnavailable)
-		b.remote.Fail(tier.ErrUnavailable)
-		l := b.lease("l")
-		for i := range 20 {
-			b.store(l, fmt.Sprint(i), "", 1000)
-		}
+		b.storeBurst()
 		synctest.Wait()
 		require.NoError(t, b.Close())
 		b.disk.Do(nil)
@@ -279,10 +287,7 @@ func TestCommittedBeyondTheLimitsBeforeAKill(t *testing.T) {
 		b.open()
 		require.Empty(t, tier.Check(b.Store))
 		b.lease("l").Release()
-		b.drain()
-		for i := range 20 {
-			require.Equal(t, "memory disk remote", b.has(fmt.Sprint(i)))
-		}
+		b.requireBurstWritten()
 	})
 }
 
