@@ -32,6 +32,9 @@ const (
 // watchTime is how often it is looked which chunks are in memory still, while somebody wants to know.
 const watchTime = time.Second
 
+// unreadTime is how long a subscription that ends waits for its client to take the last message.
+const unreadTime = time.Second
+
 // eventCapability is how a client of 0.5.6 learns that it can subscribe.
 const eventCapability = "kv_event_stream"
 
@@ -321,6 +324,15 @@ func (e *events) close() {
 	e.work.Wait()
 }
 
+// hangUp closes the connection of a subscriber that reads nothing if the server ends: gRPC would wait for it.
+func (e *events) hangUp(c *connection) {
+	select {
+	case <-e.ended:
+		_ = c.close() // its owner notices
+	default:
+	}
+}
+
 func eventStream(service string) grpc.StreamDesc {
 	return grpc.StreamDesc{StreamName: "SubscribeKvEvents", Handler: subscribeKVEvents(service), ServerStreams: true}
 }
@@ -342,7 +354,22 @@ func subscribeKVEvents(service string) grpc.StreamHandler {
 			return err
 		}
 		g.s.note(c)
-		return g.s.events.send(stream.Context(), q, func(_ context.Context, b *mp.KVEventBatch) error { return stream.SendMsg(b) })
+		return g.s.events.send(stream.Context(), q, func(ctx context.Context, b *mp.KVEventBatch) error {
+			sent := make(chan error, 1)
+			go func() { sent <- stream.SendMsg(b) }() // the end of this handler ends it
+			select {
+			case err := <-sent:
+				return err
+			case <-ctx.Done():
+			}
+			select {
+			case err := <-sent:
+				return err
+			case <-time.After(unreadTime):
+				g.s.events.hangUp(c.conn)
+				return status.FromContextError(ctx.Err()).Err()
+			}
+		})
 	}
 }
 

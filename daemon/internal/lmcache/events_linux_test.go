@@ -1,10 +1,13 @@
 package lmcache
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"runtime/pprof"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,6 +216,27 @@ func TestEndOfTheServerEndsSubscriptions(t *testing.T) {
 	s.next()
 	b.carrier.Shutdown(t.Context())
 	require.ErrorIs(t, s.receive(&mp.KVEventBatch{}), io.EOF)
+}
+
+// TestEndOfTheServerWithASubscriberThatReadsNothing does not wait for it.
+func TestEndOfTheServerWithASubscriberThatReadsNothing(t *testing.T) {
+	b := withQuickEvents(t, nil)
+	b.engine("engine", since057).subscribe("KVEventService", 1, 0, 1024).next()
+	e := &b.server.events
+	e.mu.Lock()
+	for range maxRecords {
+		e.append(&knownChunk{chunkKey: chunkKey{model: "org/model", name: fmt.Sprintf("%064x", e.next)}}, false)
+	}
+	e.mu.Unlock()
+	b.eventually("the subscription waits for its client", func() bool {
+		var stacks bytes.Buffer
+		require.NoError(t, pprof.Lookup("goroutine").WriteTo(&stacks, 2))
+		return strings.Contains(stacks.String(), "writeQuota).get")
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	b.carrier.Shutdown(ctx)
+	require.NoError(t, ctx.Err())
 }
 
 // TestEventsHaveBounds: of records, of tokens, and of subscriptions. What is forgotten is told to be gone.
