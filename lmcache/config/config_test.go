@@ -77,7 +77,8 @@ func TestProblems(t *testing.T) {
 	require.Len(t, c.Problems, 2)
 }
 
-// A value that LMCache can't read leaves what the file has, and without a file nothing, where one expects the default.
+// A value that LMCache can't read leaves what the file has, and without a file nothing, where one expects the
+// default.
 func TestUnreadVariable(t *testing.T) {
 	require.Equal(t, int64(7), load(t, "chunk_size: 7", "LMCACHE_CHUNK_SIZE=x").Get("chunk_size").Value)
 	c, err := Sources{Environ: []string{"LMCACHE_CHUNK_SIZE=x"}}.Load()

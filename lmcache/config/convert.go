@@ -20,9 +20,9 @@ func unread(format string, args ...any) error {
 	return &unreadError{fmt.Sprintf(format, args...)}
 }
 
-// convert makes the value of an option. The error is an *unreadError where LMCache goes on without the value, and
-// another one where LMCache ends. note is what LMCache takes without a word, and hardly as it is meant.
-func convert(t Type, v any) (value any, note string, err error) {
+// convert makes the value of an option. The error is an *unreadError where LMCache goes on without the value,
+// and another one where LMCache ends. note is what LMCache takes without a word, and hardly as it is meant.
+func convert(t string, v any) (value any, note string, err error) {
 	if v == nil {
 		return nil, "", nil
 	}
@@ -326,7 +326,8 @@ func jsonValue(d *json.Decoder, depth int) (any, error) {
 	return token, nil
 }
 
-// published is a value as users of the package see it: mappings have texts as keys, and large numbers are texts.
+// published is a value as users of the package see it: mappings have texts as keys, and large numbers are
+// texts.
 func published(v any) any {
 	switch v := v.(type) {
 	case dict:

@@ -17,11 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// golden is a line of interop/test_config.py: a configuration with what LMCache read, or the options that LMCache has.
+// golden is a line of interop/test_config.py: a configuration with what LMCache read, or the options that
+// LMCache has.
 type golden struct {
 	Kind string // engine, server, or table
-	// A configuration. Want has what differs from the defaults, and is nil if LMCache refuses the configuration, which
-	// is what Why says of a server.
+	// A configuration. Want has what differs from the defaults, and is nil if LMCache refuses the
+	// configuration, which is what Why says of a server.
 	YAML      *string
 	Environ   []string
 	Connector string
@@ -33,8 +34,8 @@ type golden struct {
 	Table [][3]any
 }
 
-// meant are the differences that are there on purpose: refusals of what LMCache takes, by the words of the refusal. Each
-// is of something that a person did not mean, or that no machine has.
+// meant are the differences that are there on purpose: refusals of what LMCache takes, by the words of the
+// refusal. Each is of something that a person did not mean, or that no machine has.
 var meant = map[string]string{
 	"a list or a mapping for a text":        "is a text, and not a list or a mapping",
 	"a number of more than 64 bits":         "has more digits than any machine counts",
@@ -47,7 +48,8 @@ var meant = map[string]string{
 	"a connector's nothing for a mapping":   "is nothing that the option takes",
 }
 
-// TestGolden reads what LMCache has read: the files in testdata, and the one that RINGCACHE_LMCACHE_CONFIGS names.
+// TestGolden reads what LMCache has read: the files in testdata, and the one that RINGCACHE_LMCACHE_CONFIGS
+// names.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.jsonl")
 	require.NoError(t, err)
@@ -200,7 +202,7 @@ func (c golden) compareTable(t *testing.T) {
 			t.Errorf("%s is an option of LMCache only", name)
 			continue
 		}
-		require.Equal(t, row[1], string(o.Type), name)
+		require.Equal(t, row[1], o.Type, name)
 		require.Equal(t, row[2], canonical(o.Default), name)
 		delete(here, name)
 	}

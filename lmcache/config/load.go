@@ -17,14 +17,14 @@ var errInvalid = sentinel.New(sentinel.Invalid, "lmcache/config: invalid configu
 
 // Sources are where an engine's configuration comes from.
 type Sources struct {
-	// File is the YAML file of LMCACHE_CONFIG_FILE, and Name what messages call it. Without a file, which is nil,
-	// the environment is everything.
+	// File is the YAML file of LMCACHE_CONFIG_FILE, and Name what messages call it. Without a file, which is
+	// nil, the environment is everything.
 	File []byte
 	Name string
 	// Environ is the environment of the engine's process, as os.Environ has it.
 	Environ []string
-	// Connector is kv_connector_extra_config of vLLM's --kv-transfer-config, as JSON. Its keys lmcache.NAME win over
-	// all else.
+	// Connector is kv_connector_extra_config of vLLM's --kv-transfer-config, as JSON. Its keys lmcache.NAME
+	// win over all else.
 	Connector string
 }
 
@@ -39,8 +39,8 @@ type Setting struct {
 	given bool // LMCache has it among those that a user has set
 }
 
-// Problem is something that LMCache passes over in silence or with a line in its log, and that is hardly meant: a name
-// that is no option, a value that is not read, a key that is there twice.
+// Problem is something that LMCache passes over in silence or with a line in its log, and that is hardly
+// meant: a name that is no option, a value that is not read, a key that is there twice.
 type Problem struct {
 	Origin string // as that of a Setting
 	Name   string // as it was written
@@ -49,7 +49,8 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%s (%s): %s", p.Name, p.Origin, p.Text) }
 
-// Config is a configuration as LMCache reads it. The zero value is not valid; see [Sources.Load] and [LoadServer].
+// Config is a configuration as LMCache reads it. The zero value is not valid; see [Sources.Load] and
+// [LoadServer].
 type Config struct {
 	// Problems are what LMCache does not mind. Who sets up LMCache minds.
 	Problems []Problem
@@ -80,8 +81,8 @@ func (c *Config) problem(origin, name, format string, args ...any) {
 	c.Problems = append(c.Problems, Problem{origin, name, fmt.Sprintf(format, args...)})
 }
 
-// Load reads a configuration. What LMCache refuses is an error, which names the place; what LMCache passes over is among
-// the Problems of the configuration.
+// Load reads a configuration. What LMCache refuses is an error, which names the place; what LMCache passes
+// over is among the Problems of the configuration.
 func (s Sources) Load() (*Config, error) {
 	c, err := s.load()
 	if err != nil {
@@ -188,8 +189,8 @@ func (c *Config) option(name, written, origin string) (Option, bool) {
 	return o, ok
 }
 
-// set converts and sets a value. One that LMCache can't read leaves the option as it is if keep is set, else without a
-// value.
+// set converts and sets a value. One that LMCache can't read leaves the option as it is if keep is set, else
+// without a value.
 func (c *Config) set(o Option, name string, v any, origin string, keep bool) error {
 	value, note, err := convert(o.Type, v)
 	if missed := (*unreadError)(nil); errors.As(err, &missed) {
@@ -212,8 +213,8 @@ func (c *Config) set(o Option, name string, v any, origin string, keep bool) err
 	return nil
 }
 
-// applyEnviron reads variables, in the order in which LMCache does: old names behind those of today. over says that there
-// was a file, which keeps its value where that of a variable is not read.
+// applyEnviron reads variables, in the order in which LMCache does: old names behind those of today. over
+// says that there was a file, which keeps its value where that of a variable is not read.
 func (c *Config) applyEnviron(over bool) error {
 	type found struct {
 		name   string
@@ -323,7 +324,8 @@ func (c *Config) encoderEntry(key string, e entry) bool {
 	return ok
 }
 
-// encoderOption takes one of them. Variables come behind the file. LMCache passes over everything that is wrong there.
+// encoderOption takes one of them. Variables come behind the file. LMCache passes over everything that is
+// wrong there.
 func (c *Config) encoderOption(name, written string, v any, origin string) {
 	for _, names := range []map[string]string{aliases, ignored, encoderAliases} {
 		if newer, ok := names[name]; ok {

@@ -6,28 +6,26 @@ import (
 	"strings"
 )
 
-// Type is what the value of an option is.
-type Type string
-
+// The types of options.
 const (
-	typeBool    Type = "bool"
-	typeInt     Type = "int"
-	typeFloat   Type = "float"
-	typeText    Type = "text"
-	typeInts    Type = "ints"
-	typeFloats  Type = "floats"
-	typeTexts   Type = "texts"
-	typeFolders Type = "folders" // paths with commas between them, each with or without file://
-	typeMap     Type = "map"     // a mapping, or JSON
-	typePlugins Type = "plugins" // texts; a single one has no commas
-	typeMode    Type = "mode"    // prefix_strict or skip_missing_chunks
+	typeBool    = "bool"
+	typeInt     = "int"
+	typeFloat   = "float"
+	typeText    = "text"
+	typeInts    = "ints"
+	typeFloats  = "floats"
+	typeTexts   = "texts"
+	typeFolders = "folders" // paths with commas between them, each with or without file://
+	typeMap     = "map"     // a mapping, or JSON
+	typePlugins = "plugins" // texts; a single one has no commas
+	typeMode    = "mode"    // prefix_strict or skip_missing_chunks
 )
 
-// Option is a setting of LMCache. Value and Default are nil, which is none, or a bool, int64, float64, string, []int64,
-// []float64, []string or map[string]any.
+// Option is a setting of LMCache. Value and Default are nil, which is none, or a bool, int64, float64,
+// string, []int64, []float64, []string or map[string]any.
 type Option struct {
 	Name    string // of an engine chunk_size, of a server chunk-size
-	Type    Type
+	Type    string // bool, int, float, text, ints, floats, texts, folders, map, plugins or mode
 	Default any
 	Server  bool // a flag of lmcache server, and no option of an engine
 

@@ -12,7 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Values of files and texts are Python's, since LMCache converts them by Python's rules:
+// Values of files and texts are Python's, since LMCache converts them by Python's rules.
+// See docs/decisions.md, "LMCache's configuration is read by Python's rules".
 //
 //	None  nil        bool  bool       int   int64, *big.Int if it is larger
 //	str   string     float float64    list  []any
@@ -176,9 +177,9 @@ func short(s string) string {
 	return strings.ToValidUTF8(s[:200], "") + "..."
 }
 
-// unquote removes the quotes of a variable's value as LMCache does (_parse_quoted_string of config_base.py): a Python
-// text in quotes, or several of them, is evaluated. What only begins and ends with a quote loses these two. A tuple of
-// texts stays as it is.
+// unquote removes the quotes of a variable's value as LMCache does (_parse_quoted_string of config_base.py):
+// a Python text in quotes, or several of them, is evaluated. What only begins and ends with a quote loses
+// these two. A tuple of texts stays as it is.
 func unquote(s string) (string, error) {
 	if s == "" {
 		return s, nil
@@ -199,7 +200,8 @@ func unquote(s string) (string, error) {
 	return whole, nil
 }
 
-// evaluate reads Python texts one behind the other, which are one text, or, if commas are between them, a tuple.
+// evaluate reads Python texts one behind the other, which are one text, or, if commas are between them, a
+// tuple.
 func evaluate(s string) (whole string, tuple, ok bool) {
 	var all strings.Builder
 	needed := true // a text has to follow

@@ -20,18 +20,19 @@ const (
 	formMany               // all words up to the next flag
 )
 
-// Releases are those of LMCache whose command line is known.
-var Releases = []string{"0.5.6", "0.5.7"}
+// releases are those of LMCache whose command line is known.
+var releases = []string{"0.5.6", "0.5.7"}
 
-// LoadServer reads the command line of lmcache server, without these two words, and its environment, as Python's argparse
-// reads it: flags may be shortened. release is one of Releases, "" is the newest. What LMCache refuses is an error.
+// LoadServer reads the command line of lmcache server, without these two words, and its environment, as
+// Python's argparse reads it: flags may be shortened. release is 0.5.6 or 0.5.7, "" is the newest. What
+// LMCache refuses is an error.
 func LoadServer(release string, args, environ []string) (*Config, error) {
 	if release == "" {
-		release = Releases[len(Releases)-1]
+		release = releases[len(releases)-1]
 	}
 	c := &Config{server: true, environ: map[string]string{}, known: environ != nil}
-	err := fmt.Errorf("the release %q is not one of %s", release, strings.Join(Releases, ", "))
-	if slices.Contains(Releases, release) {
+	err := fmt.Errorf("the release %q is not one of %s", release, strings.Join(releases, ", "))
+	if slices.Contains(releases, release) {
 		err = c.loadServer(release, args, environ)
 	}
 	if err != nil {

@@ -11,7 +11,8 @@ const (
 	coordinator = "the daemon registers nowhere; routers follow the KV events of engines"
 )
 
-// serverOptions are the flags of lmcache server, of 0.5.6 and 0.5.7. What has no reason is translated by translate.go.
+// serverOptions are the flags of lmcache server, of 0.5.6 and 0.5.7. What has no reason is translated by
+// translate.go.
 var serverOptions = []Option{
 	{Name: "api-key-file", Type: typeTexts, Default: []string{}, Server: true, form: formAppend, since: "0.5.7", also: []string{"http-api-key-file"}},
 	{Name: "instance-id", Type: typeText, Default: nil, Server: true, form: formValue, without: counted},

@@ -25,8 +25,8 @@ const (
 	sglang        = "where a server of SGLang's engines listens; here it is lmcache"
 )
 
-// engineOptions are the options of an engine with LMCache inside (lmcache/v1/config.py), the same in 0.5.6 and 0.5.7.
-// Each is LMCACHE_NAME in the environment. What has no reason is translated by translate.go.
+// engineOptions are the options of an engine with LMCache inside (lmcache/v1/config.py), the same in 0.5.6
+// and 0.5.7. Each is LMCACHE_NAME in the environment. What has no reason is translated by translate.go.
 var engineOptions = []Option{
 	{Name: "chunk_size", Type: typeInt, Default: int64(256)},
 	{Name: "local_cpu", Type: typeBool, Default: true},

@@ -16,7 +16,8 @@ import (
 
 // Engine is what LMCache's configuration does not say, and the daemon needs.
 type Engine struct {
-	// Workers is the number of processes of an engine, of which each has memory of max_local_cpu_size. 0 is one.
+	// Workers is the number of processes of an engine, of which each has memory of max_local_cpu_size. 0 is
+	// one.
 	Workers int
 	// BlockSize is vLLM's --block-size. 0 is vLLM's default, 16.
 	BlockSize int

@@ -13,8 +13,8 @@ import (
 // maxCell is the most letters of an option's value in the table.
 const maxCell = 40
 
-// YAML returns the translation as a file for ringcache serve --config: settings, and in comments the warnings and the
-// table of options, all of them or those that were given.
+// YAML returns the translation as a file for ringcache serve --config: settings, and in comments the warnings
+// and the table of options, all of them or those that were given.
 func (t *Translation) YAML(all bool) ([]byte, error) {
 	var b strings.Builder
 	for _, w := range t.Warnings {

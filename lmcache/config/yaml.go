@@ -23,8 +23,8 @@ const (
 	maxDepth  = 100     // of lists and mappings in each other
 )
 
-// reader makes Python's values of YAML nodes, as PyYAML's safe loader does: by the rules of YAML 1.1, and with a few of
-// its own.
+// reader makes Python's values of YAML nodes, as PyYAML's safe loader does: by the rules of YAML 1.1, and
+// with a few of its own.
 type reader struct {
 	name   string
 	values int
@@ -42,8 +42,8 @@ type entry struct {
 	own    bool // not of a mapping that is merged in
 }
 
-// readFile returns the entries of a file: a mapping, or nothing. LMCache takes a false value for nothing. repeated are
-// the places of keys that are there twice, of which the last one counts.
+// readFile returns the entries of a file: a mapping, or nothing. LMCache takes a false value for nothing.
+// repeated are the places of keys that are there twice, of which the last one counts.
 func readFile(name string, b []byte) (entries []entry, repeated []Problem, err error) {
 	r := &reader{name: name}
 	if len(b) > maxFile {
