@@ -249,15 +249,15 @@ func TestHashesThatDiffer(t *testing.T) {
 	}{
 		{"builtin", []string{}, Engine{}, "PYTHONHASHSEED is not set"},
 		{"builtin", nil, Engine{}, "the environment of the engines is not known"},
-		{"builtin", []string{"PYTHONHASHSEED=random"}, Engine{}, `PYTHONHASHSEED is "random", with which engines find nothing`},
+		{"builtin", []string{"PYTHONHASHSEED=random"}, Engine{}, `PYTHONHASHSEED is "random", and builtin needs a number`},
 		{"builtin", []string{"PYTHONHASHSEED=0"}, Engine{}, ""},
 		{"xxhash_cbor", []string{}, Engine{}, "PYTHONHASHSEED is not set"},
-		{"sha256_cbor", []string{}, Engine{}, ""},
+		{"sha256_cbor", []string{}, Engine{}, "vLLM 0.16.0 and older seed sha256_cbor at random"},
 		{"sha256_cbor_64bit", []string{"PYTHONHASHSEED=5"}, Engine{}, ""},
 		{"sha256", []string{"PYTHONHASHSEED=5"}, Engine{}, "hashes pickles"},
 		{"md5", []string{"PYTHONHASHSEED=5"}, Engine{}, `"md5" is none of vLLM's`},
-		{"sha256_cbor", []string{}, Engine{BlockHash: "sha256"}, "vLLM hashes its blocks with sha256, and LMCache its chunks with sha256_cbor"},
-		{"sha256_cbor", []string{}, Engine{BlockHash: "sha256_cbor"}, ""},
+		{"sha256_cbor", []string{"PYTHONHASHSEED=x"}, Engine{BlockHash: "sha256"}, "vLLM hashes its blocks with sha256, and LMCache its chunks with sha256_cbor"},
+		{"sha256_cbor", []string{"PYTHONHASHSEED=x"}, Engine{BlockHash: "sha256_cbor"}, ""},
 	} {
 		got := load(t, "pre_caching_hash_algorithm: "+c.algorithm, c.environ...)
 		got.known = c.environ != nil

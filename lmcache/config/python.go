@@ -15,9 +15,14 @@ import (
 // Values of files and texts are Python's, since LMCache converts them by Python's rules.
 // See docs/decisions.md, "LMCache's configuration is read by Python's rules".
 //
-//	None  nil        bool  bool       int   int64, *big.Int if it is larger
-//	str   string     float float64    list  []any
-//	dict  dict       date  date
+//	None   nil
+//	bool   itself
+//	int    int64, or *big.Int if it is larger
+//	float  float64
+//	str    string
+//	list   []any
+//	dict   a type of ours, which keeps the order
+//	date   a text of ours
 
 // dict is a mapping whose order is that of the file.
 type dict []pair

@@ -315,9 +315,11 @@ func (t translator) hashes() {
 	case !t.c.known:
 		t.warn("the environment of the engines is not known: with pre_caching_hash_algorithm %s they find nothing of each other's unless PYTHONHASHSEED is one number for all", cmp.Or(name, string(algorithm)))
 	case err != nil && set:
-		t.warn("PYTHONHASHSEED is %q, with which engines find nothing of each other's: %v", short(seed), err)
+		t.warn("PYTHONHASHSEED is %q, and %s needs a number up to 4294967295: engines find nothing of each other's", short(seed), algorithm)
 	case err != nil:
-		t.warn("PYTHONHASHSEED is not set: %v; an engine finds nothing of another one's, and after a restart nothing of its own", err)
+		t.warn("PYTHONHASHSEED is not set, and %s is random in each process then: an engine finds nothing of another one's, and after a restart nothing of its own; set it to one number for all", algorithm)
+	case !set:
+		t.warn("PYTHONHASHSEED is not set: vLLM 0.16.0 and older seed %s at random then, so that engines find nothing of each other's; 0.31.0 has a seed of its own", algorithm)
 	}
 }
 
