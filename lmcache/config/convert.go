@@ -248,10 +248,10 @@ func toMap(v any) (value any, note string, err error) {
 	if !ok {
 		return nil, "", errors.New("is a mapping, or JSON")
 	}
-	if slices.Contains([]string{"NaN", "Infinity", "-Infinity"}, strings.Trim(s, " \t\r\n")) {
-		return nil, "", errors.New("is JSON for Python, and not an object")
-	}
 	if v, err = parseJSON(s); err != nil {
+		if strings.Contains(s, "NaN") || strings.Contains(s, "Infinity") {
+			return nil, "", errors.New("NaN and Infinity are no JSON, though Python takes them")
+		}
 		return nil, "", unread("is no JSON: %v", err)
 	}
 	switch v := v.(type) {

@@ -42,7 +42,7 @@ var meant = map[string]string{
 	"something else in a list of texts":     "is a list of texts",
 	"a character by its name":               "a character by its name",
 	"a tag":                                 "is not read here",
-	"JSON that is no JSON, such as NaN":     "is no JSON",
+	"JSON with NaN or Infinity":             "NaN and Infinity are no JSON",
 	"a connector's list for extra_config":   "is JSON, and not an object",
 	"a connector's number for extra_config": "is a mapping, or JSON",
 	"a connector's nothing for a mapping":   "is nothing that the option takes",
