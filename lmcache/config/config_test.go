@@ -163,7 +163,9 @@ func TestServer(t *testing.T) {
 		require.ErrorContains(t, err, want, args)
 	}
 	_, err := LoadServer("0.5.6", []string{"--kv-load-policy", "x"}, nil)
-	require.ErrorContains(t, err, "--kv-load-policy is a flag of another release of LMCache (0.5.7)")
+	require.ErrorContains(t, err, "--kv-load-policy is no flag of lmcache server, but it is one of LMCache 0.5.7")
+	_, err = LoadServer("", []string{"--instance-id", "--coordinato=/a b"}, nil)
+	require.ErrorContains(t, err, "needs a value", "argparse takes the beginning of several flags for a flag, with a blank, too")
 	_, err = LoadServer("0.5.5", nil, nil)
 	require.ErrorContains(t, err, "is not one of 0.5.6, 0.5.7")
 }

@@ -76,8 +76,11 @@ func (c *Config) isFlag(word string) bool {
 	}
 	written, _, _ := strings.Cut(word, "=")
 	_, _, err := c.named(strings.TrimPrefix(written, "--"))
-	return err == nil && strings.HasPrefix(word, "--")
+	return !errors.Is(err, errNoFlag) && strings.HasPrefix(word, "--")
 }
+
+// errNoFlag says that a word is not even the beginning of a flag.
+var errNoFlag = errors.New("no flag of lmcache server")
 
 // flag reads the flag at the front of args, and returns how many words that takes.
 func (c *Config) flag(args []string) (int, error) {
@@ -154,10 +157,10 @@ func (c *Config) named(written string) (name string, at *Setting, err error) {
 	}
 	for _, o := range serverOptions {
 		if o.Name == written && o.since+o.until != "" {
-			return "", nil, fmt.Errorf("--%s is a flag of another release of LMCache (%s)", written, o.since+o.until)
+			return "", nil, fmt.Errorf("--%s is %w, but it is one of LMCache %s", written, errNoFlag, o.since+o.until)
 		}
 	}
-	return "", nil, fmt.Errorf("--%s is no flag of lmcache server", short(written))
+	return "", nil, fmt.Errorf("--%s is %w", short(written), errNoFlag)
 }
 
 // take makes a word the value of a flag.
