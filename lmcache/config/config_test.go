@@ -164,7 +164,7 @@ func TestServer(t *testing.T) {
 	}
 	_, err := LoadServer("0.5.6", []string{"--kv-load-policy", "x"}, nil)
 	require.ErrorContains(t, err, "--kv-load-policy is no flag of lmcache server, but it is one of LMCache 0.5.7")
-	_, err = LoadServer("", []string{"--instance-id", "--coordinato=/a b"}, nil)
+	_, err = LoadServer("", []string{"--instance-id", "--coordinator-=/a b"}, nil)
 	require.ErrorContains(t, err, "needs a value", "argparse takes the beginning of several flags for a flag, with a blank, too")
 	_, err = LoadServer("0.5.5", nil, nil)
 	require.ErrorContains(t, err, "is not one of 0.5.6, 0.5.7")
