@@ -65,6 +65,7 @@
 //	encoder          the encoder cache: manager, keys, the tree of vLLM's connector
 //	encoder/warm     filling a cache of outputs through a running engine
 //	kv               chunks of KV caches: hashes, keys, identity, longest prefix
+//	lmcache/config   the configuration of LMCache, and what it means here
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
 //	preprocess       photos to items of a model

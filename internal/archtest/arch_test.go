@@ -39,6 +39,7 @@ var floors = [][]string{
 	{"encoder"},
 	{"encoder/warm", "internal/location"},
 	{"kv"},
+	{"lmcache/config"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

@@ -111,6 +111,7 @@ func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 		"tier/redis":       {"Open", "Layout", "Objects", "LMCache", "RESP"},
 		"encoder":          {"Manager", "Tree", "CheckIdentifier", "Fingerprint", "Identifier"},
 		"kv":               {"Scheme", "Chain.Set", "Layout.Space", "ObjectKey", "EngineKey", "LongestPrefix"},
+		"lmcache/config":   {"Sources.Load", "LoadServer", "Config.Translate", "Translation.YAML", "Problem"},
 		"daemon":           {"Server", "Config", "Run"},
 		"daemon/wire":      {"Hello", "Pin", "Reserve", "Release"},
 		"daemon/client":    {"Dial", "Client", "Client.Map"},

@@ -66,6 +66,7 @@ var (
 		"daemon/client":          msgpack,
 		"encoder/warm":           {"golang.org/x/sync"},
 		"kv":                     chunks,
+		"lmcache/config":         append([]string{"go.yaml.in/yaml/v3"}, chunks...),
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),
