@@ -39,6 +39,8 @@ var floors = [][]string{
 	{"encoder"},
 	{"encoder/warm", "internal/location"},
 	{"kv"},
+	{"kv/paged"},
+	{"lmcache/engine"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

@@ -66,6 +66,8 @@ var (
 		"daemon/client":          msgpack,
 		"encoder/warm":           {"golang.org/x/sync"},
 		"kv":                     chunks,
+		"kv/paged":               nil,
+		"lmcache/engine":         chunks,
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),
