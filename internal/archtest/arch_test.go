@@ -39,6 +39,8 @@ var floors = [][]string{
 	{"encoder"},
 	{"encoder/warm", "internal/location"},
 	{"kv"},
+	{"kv/flow"},
+	{"internal/flowreplay"}, // for tests of kv/flow, and for interop/kv
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
