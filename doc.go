@@ -65,6 +65,7 @@
 //	encoder          the encoder cache: manager, keys, the tree of vLLM's connector
 //	encoder/warm     filling a cache of outputs through a running engine
 //	kv               chunks of KV caches: hashes, keys, identity, longest prefix
+//	kv/flow          what of a request is loaded and saved in a step of an engine
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
 //	preprocess       photos to items of a model

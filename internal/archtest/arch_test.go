@@ -39,7 +39,8 @@ var floors = [][]string{
 	{"encoder"},
 	{"encoder/warm", "internal/location"},
 	{"kv"},
-	{"kv/paged"},
+	{"kv/flow", "kv/paged"},
+	{"internal/flowreplay"}, // for tests of kv/flow, and for interop/kv
 	{"lmcache/engine"},
 	{"mmcache"},
 	{"engine"},

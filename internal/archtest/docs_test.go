@@ -111,6 +111,7 @@ func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 		"tier/redis":       {"Open", "Layout", "Objects", "LMCache", "RESP"},
 		"encoder":          {"Manager", "Tree", "CheckIdentifier", "Fingerprint", "Identifier"},
 		"kv":               {"Scheme", "Chain.Set", "TokenDatabase", "Layout.Space", "ObjectKey", "EngineKey", "LongestPrefix"},
+		"kv/flow":          {"Scheduler", "Scheduler.Matched", "Tracker", "Meta", "Meta.ToLoad", "LoadSpec", "SaveSpec", "AppendSlots"},
 		"daemon":           {"Server", "Config", "Run"},
 		"daemon/wire":      {"Hello", "Pin", "Reserve", "Release"},
 		"daemon/client":    {"Dial", "Client", "Client.Map"},

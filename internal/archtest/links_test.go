@@ -66,6 +66,7 @@ var (
 		"daemon/client":          msgpack,
 		"encoder/warm":           {"golang.org/x/sync"},
 		"kv":                     chunks,
+		"kv/flow":                chunks,
 		"kv/paged":               nil,
 		"lmcache/engine":         chunks,
 		"preprocess":             waiting,
