@@ -4,12 +4,13 @@ Both engines are in processes of their own and share a folder, by LMCache's FS c
 LMCache's engine, its storage manager and backends are the released ones. Its connectors for GPUs need one; the connector
 here moves the same bytes by LMCache's own copies for other devices.
 
-Needs an environment of setup.sh and a release of lmcache of e2e/lmcache.sh; redis-server for that part:
+Needs an environment of setup.sh and a release of lmcache of e2e/lmcache.sh; scripts/fetch-package.sh fetches Redis:
 
     PYTHONPATH=$lmcache "$env/bin/python" -m pytest interop/test_lmcache_engine.py -q -s
 """
 
 import base64
+import glob
 import importlib.util
 import json
 import os
@@ -20,6 +21,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 
 import pytest
 
@@ -27,6 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 CHUNK, BLOCK, BLOCKS, LAYERS, HEADS, HEAD = 8, 4, 24, 3, 2, 4
 LAYOUTS = ("NL_X_TWO_NB_BS_NH_HS", "NL_X_NB_TWO_BS_NH_HS", "NL_X_NB_BS_HS")
 PATIENCE = 600
+children = []
 
 
 @pytest.mark.parametrize("medium", ["folder", "redis"])
@@ -35,8 +38,6 @@ def test_both_ways(tmp_path, medium):
         pytest.skip("no lmcache on PYTHONPATH; the top of this file has the commands")
     if shutil.which("go") is None:
         pytest.skip("no go on PATH to build the program with")
-    if medium == "redis" and shutil.which("redis-server") is None:
-        pytest.skip("no redis-server on PATH")
     program = tmp_path / "lmcacheengine"
     subprocess.run(["go", "build", "-o", program, "./interop/lmcacheengine"], cwd=HERE.parent, check=True)
     env = {**os.environ, "PYTHONHASHSEED": "0", "LMCACHE_LOG_LEVEL": "ERROR", "LMCACHE_TRACK_USAGE": "false", "VLLM_LOGGING_LEVEL": "ERROR"}
@@ -154,8 +155,12 @@ def main(program, medium, folder):
     port = free_port()
     server = None
     if medium == "redis":
-        server = subprocess.Popen(["redis-server", "--port", str(port), "--save", "", "--dir", folder], stdout=subprocess.DEVNULL)
-        wait_for(port)
+        packages = ["redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1"]
+        fetched = subprocess.run([HERE.parent / "scripts" / "fetch-package.sh", *packages], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        server = subprocess.Popen([fetched + "/usr/bin/redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder],
+                                  stdout=subprocess.DEVNULL, env={**os.environ, "LD_LIBRARY_PATH": ":".join(glob.glob(fetched + "/usr/lib/*"))})
+        children.append(server)
+        wait_until(lambda: listens(server, port))
     shape = {"NL_X_TWO_NB_BS_NH_HS": (2, BLOCKS, BLOCK, HEADS, HEAD), "NL_X_NB_TWO_BS_NH_HS": (BLOCKS, 2, BLOCK, HEADS, HEAD), "NL_X_NB_BS_HS": (BLOCKS, BLOCK, HEAD)}
 
     def random_tensors(layout, dtype):
@@ -218,9 +223,6 @@ def main(program, medium, folder):
         compared += 1
         print(layout, "layered" if layered else "whole", dtype, algorithm, "equal", flush=True)
     print("stored by one and retrieved: %d of %d" % (compared, 2 * (n + 1)), flush=True)
-    if server:
-        server.terminate()
-        server.wait()
 
 
 def free_port():
@@ -236,14 +238,10 @@ def wait_until(done):
         time.sleep(0.02)
 
 
-def wait_for(port):
-    def up():
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            return False
-        return True
-    wait_until(up)
+def listens(server, port):
+    assert server.poll() is None, "redis-server has ended"
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
 
 
 if __name__ == "__main__":
@@ -252,7 +250,10 @@ if __name__ == "__main__":
         main(*sys.argv[1:])
         code = 0
     except BaseException:
-        import traceback
         traceback.print_exc()
-    sys.stdout.flush()
-    os._exit(code)  # threads of LMCache's would keep the process
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+        sys.stdout.flush()
+        os._exit(code)  # threads of LMCache's would keep the process

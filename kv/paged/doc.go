@@ -3,7 +3,7 @@
 // An engine keeps the KV of a layer in blocks of some tokens. Where a token is, its slot says: block * tokens of a
 // block + place in the block. A chunk has the KV of tokens one behind the other. [Buffers.Gather] copies from slots
 // into a chunk, and [Buffers.Scatter] from a chunk into slots; [Buffers.GatherLayer] and [Buffers.ScatterLayer] do so
-// for one layer. [AppendSlots] makes slots of a block table.
+// for one layer. AppendSlots of package kv/flow makes slots of a block table.
 //
 // A [Layout] is the order of dimensions of an engine's buffers, and has LMCache's name for it; a [Format] is that of a
 // chunk, with LMCache's number. Elements are bytes that are moved: their dtype does not matter, only their size.
@@ -25,6 +25,7 @@
 //
 // # Speed
 //
-// Tokens that lie one behind the other on both sides are copied at once: blocks of whole rows with the layouts whose
-// name ends in NH_HS, the rows of one head with the others (HND). BenchmarkCopy has both beside copy of as many bytes.
+// Tokens that lie one behind the other on both sides are copied at once: with layouts in which the heads of a token stand
+// together, all of a block, or more if the next block follows. With the others (HND), each head of each token is copied by
+// itself, which is slower. BenchmarkCopy has both beside copy of as many bytes.
 package paged

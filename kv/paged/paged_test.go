@@ -271,36 +271,6 @@ func TestGeometriesAreChecked(t *testing.T) {
 	require.Zero(t, paged.Layout("").Planes())
 }
 
-func TestAppendSlots(t *testing.T) {
-	blocks := []int64{7, 0, 3}
-	for _, c := range []struct {
-		start, end int
-		want       []int64
-	}{
-		{0, 0, nil}, {0, 3, []int64{28, 29, 30}}, {3, 6, []int64{31, 0, 1}}, {8, 12, []int64{12, 13, 14, 15}}, {12, 12, nil},
-	} {
-		got, err := paged.AppendSlots(nil, blocks, 4, c.start, c.end)
-		require.NoError(t, err)
-		require.Equal(t, c.want, got)
-	}
-	got, err := paged.AppendSlots([]int64{-1}, blocks, 4, 4, 5)
-	require.NoError(t, err)
-	require.Equal(t, []int64{-1, 0}, got)
-	for text, err := range map[string]error{
-		"3 blocks of 4 tokens; the request has 13": second(paged.AppendSlots(nil, blocks, 4, 0, 13)),
-		"in blocks of 0":                       second(paged.AppendSlots(nil, blocks, 0, 0, 1)),
-		"the tokens -1 to 1":                   second(paged.AppendSlots(nil, blocks, 4, -1, 1)),
-		"the tokens 2 to 1":                    second(paged.AppendSlots(nil, blocks, 4, 2, 1)),
-		"block 1 of the request is number -5":  second(paged.AppendSlots(nil, []int64{0, -5}, 4, 0, 1)),
-		"block 0 of the request is number 461": second(paged.AppendSlots(nil, []int64{1 << 62}, 4, 0, 1)),
-	} {
-		require.ErrorIs(t, err, fs.ErrInvalid)
-		require.ErrorContains(t, err, text)
-	}
-}
-
-func second(_ []int64, err error) error { return err }
-
 func TestCopiesDoNotAllocate(t *testing.T) {
 	b, err := paged.New(small, newTensors(small, 1))
 	require.NoError(t, err)

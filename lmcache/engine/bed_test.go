@@ -14,6 +14,7 @@ import (
 
 	"github.com/ringcache/ringcache/fuzz/tiertest"
 	"github.com/ringcache/ringcache/kv"
+	"github.com/ringcache/ringcache/kv/flow"
 	"github.com/ringcache/ringcache/kv/paged"
 	"github.com/ringcache/ringcache/lmcache/engine"
 	"github.com/ringcache/ringcache/tier"
@@ -60,6 +61,9 @@ func (b *bed) end() {
 	b.t.Helper()
 	b.requireNothingHeld()
 	assert.NoError(b.t, b.store.Close())
+	for _, l := range b.memory.Leases() {
+		assert.Empty(b.t, l.Reserved, "reservations of %s", l.ID)
+	}
 	assert.NoError(b.t, b.fault.Close())
 	assert.NoError(b.t, b.memory.Close())
 }
@@ -67,10 +71,7 @@ func (b *bed) end() {
 func (b *bed) requireNothingHeld() {
 	b.t.Helper()
 	b.drain()
-	assert.Empty(b.t, b.store.Leases())
-	for _, l := range b.memory.Leases() {
-		assert.Empty(b.t, l.Reserved, "reservations of %s", l.ID)
-	}
+	assert.Empty(b.t, b.store.Leases(), "those of fetches that were begun are the store's own")
 }
 
 func (b *bed) drain() {
@@ -288,11 +289,7 @@ func request(tokens []int64, block int64) engine.Request {
 	for i := range int64(len(tokens)/2 + 1) {
 		blocks = append(blocks, (block+i*7)%32)
 	}
-	slots, err := paged.AppendSlots(nil, blocks, 2, 0, len(tokens))
-	if err != nil {
-		panic(err)
-	}
-	return engine.Request{Tokens: tokens, Slots: slots}
+	return engine.Request{Tokens: tokens, Slots: flow.AppendSlots(nil, blocks, 2, len(tokens))}
 }
 
 func upTo(n int64) []int64 {

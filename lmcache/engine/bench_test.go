@@ -10,6 +10,7 @@ import (
 
 	"github.com/ringcache/ringcache/fuzz/tiertest"
 	"github.com/ringcache/ringcache/kv"
+	"github.com/ringcache/ringcache/kv/flow"
 	"github.com/ringcache/ringcache/kv/paged"
 	"github.com/ringcache/ringcache/lmcache/engine"
 	"github.com/ringcache/ringcache/tier"
@@ -60,8 +61,7 @@ func BenchmarkWindow(b *testing.B) {
 			})
 			require.NoError(b, err)
 			r := engine.Request{Tokens: upTo(chunks * chunk)}
-			r.Slots, err = paged.AppendSlots(nil, []int64{3, 1, 7, 5, 0, 2, 6, 4}, chunk, 0, len(r.Tokens))
-			require.NoError(b, err)
+			r.Slots = flow.AppendSlots(nil, []int64{3, 1, 7, 5, 0, 2, 6, 4}, chunk, len(r.Tokens))
 			s, err := e.SaveLayers(b.Context(), r)
 			require.NoError(b, err)
 			for layer := range layers {

@@ -8,28 +8,24 @@ import (
 
 	"github.com/ringcache/ringcache/fuzz/tiertest"
 	"github.com/ringcache/ringcache/kv"
+	"github.com/ringcache/ringcache/kv/flow"
 	"github.com/ringcache/ringcache/kv/paged"
 	"github.com/ringcache/ringcache/lmcache/engine"
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Example is the way of a request: its tokens are looked up, the engine allocates blocks, what is there is loaded, the rest
-// is computed and saved, and the request ends.
+// Example is the way of two requests whose prompts have the same beginning, with blocks of 4 tokens and chunks of 8. Package
+// flow decides what is loaded and saved, and the engine does it.
 func Example() {
 	ctx := context.Background()
 	store, err := tier.Open(ctx, tier.Options{Memory: tiertest.NewMap(tiertest.MapOptions{})}) // memory.Open in a program
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer store.Close()
 
-	// The engine's buffers: 2 layers of 16 blocks of 4 tokens, with 2 heads of 8 elements of 2 bytes.
+	// The worker's buffers: 2 layers of 16 blocks, with 2 heads of 8 elements of 2 bytes.
 	geometry := paged.Geometry{Layout: paged.FlashAttention, Layers: 2, Blocks: 16, BlockTokens: 4, Heads: 2, HeadSize: 8, ElementSize: 2}
-	layers := [][]byte{make([]byte, geometry.TensorBytes()), make([]byte, geometry.TensorBytes())}
-	buffers, err := paged.New(geometry, layers)
-	if err != nil {
-		log.Fatal(err)
-	}
+	buffers, err := paged.New(geometry, [][]byte{make([]byte, geometry.TensorBytes()), make([]byte, geometry.TensorBytes())})
+	check(err)
 	e, err := engine.New(engine.Options{
 		Store: store, Buffers: buffers,
 		Layout: kv.Layout{
@@ -37,49 +33,56 @@ func Example() {
 			Groups: []kv.Group{{Layers: 2, Slots: 8, Hidden: 16, DType: "bfloat16", Planes: 2, BlockTokens: 4}},
 		},
 	})
+	check(err)
+
+	// The look-up of a request pins what it finds, until the request ends.
+	held := map[string]*tier.StoreLease{}
+	lookup := func(id string, tokens []int64, _ string) (int, error) {
+		lease, err := store.Lease(ctx, tier.LeaseOptions{ID: id})
+		if err != nil {
+			return 0, err
+		}
+		held[id] = lease
+		return e.Lookup(ctx, engine.Request{Tokens: tokens}, lease)
+	}
+	scheduler, err := flow.NewScheduler(flow.Options{BlockTokens: 4, ChunkTokens: 8, DiscardPartialChunks: true}, lookup)
+	check(err)
+
+	serve := func(id string, tokens, blocks []int64) {
+		r := flow.Request{ID: id, Tokens: tokens, PromptTokens: len(tokens)}
+		found, err := scheduler.Matched(r, 0) // tokens and look-up
+		check(err)
+		check(scheduler.Allocated(r, found)) // allocation
+		metas, err := scheduler.Build([]flow.Scheduled{{ID: id, Tokens: tokens, Computed: found, Count: len(tokens) - found, Blocks: blocks}}, nil)
+		check(err)
+		loaded, stored, slots := 0, engine.Stored{}, flow.AppendSlots(nil, blocks, 4, len(tokens))
+		for _, m := range metas {
+			if t, ok := m.ToLoad(8); ok {
+				loaded, err = e.Retrieve(ctx, engine.Request{Tokens: t.Tokens, Slots: t.Slots, Skip: t.Skip})
+				check(err)
+			}
+			for i, token := range tokens[loaded:] { // the model runs
+				check(buffers.Scatter(slots[loaded+i:][:1], bytes.Repeat([]byte{byte(token)}, geometry.ChunkBytes(1, false))))
+			}
+			if t, ok := m.ToSave(8); ok {
+				stored, err = e.Store(ctx, engine.Request{Tokens: t.Tokens, Slots: t.Slots, Skip: t.Skip})
+				check(err)
+			}
+		}
+		scheduler.Finish(id)
+		held[id].Release()
+		fmt.Printf("%s: %d tokens, %d loaded, %d stored\n", id, len(tokens), loaded, stored.New)
+	}
+	prompt := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
+	serve("first", append(prompt[:16:16], 17), []int64{3, 1, 7, 0, 5})
+	serve("second", append(prompt[:16:16], 20, 21, 22, 23, 24, 25, 26, 27), []int64{10, 11, 2, 9, 8, 4})
+	// Output:
+	// first: 17 tokens, 0 loaded, 16 stored
+	// second: 24 tokens, 16 loaded, 8 stored
+}
+
+func check(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}
-
-	serve := func(id string, tokens []int64, blocks []int64) {
-		// Look-up, beside the scheduler: what is found stays until the request ends.
-		hold, err := store.Lease(ctx, tier.LeaseOptions{ID: id})
-		if err != nil {
-			log.Fatal(err)
-		}
-		defer hold.Release() // finish
-		r := engine.Request{Tokens: tokens}
-		found, err := e.Lookup(ctx, r, hold)
-		if err != nil {
-			log.Fatal(err)
-		}
-		// Allocation: the scheduler chooses blocks, and the worker is told the slots.
-		r.Slots, err = paged.AppendSlots(nil, blocks, geometry.BlockTokens, 0, len(tokens))
-		if err != nil {
-			log.Fatal(err)
-		}
-		loaded, err := e.Retrieve(ctx, r)
-		if err != nil {
-			log.Fatal(err)
-		}
-		// The engine computes what was not loaded, and saves that.
-		for i, token := range tokens[loaded:] {
-			kv := bytes.Repeat([]byte{byte(token)}, geometry.ChunkBytes(1, false))
-			if err := buffers.Scatter(r.Slots[loaded+i:][:1], kv); err != nil {
-				log.Fatal(err)
-			}
-		}
-		r.Skip = loaded
-		stored, err := e.Store(ctx, r)
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Printf("%s: %d tokens, %d found, %d loaded, %d stored\n", id, len(tokens), found, loaded, stored.New)
-	}
-	prompt := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}
-	serve("first", prompt, []int64{3, 1, 7, 0, 5})
-	serve("second", append(prompt[:16:16], 20, 21, 22, 23, 24, 25, 26, 27), []int64{10, 11, 2, 9, 8, 4})
-	// Output:
-	// first: 17 tokens, 0 found, 0 loaded, 16 stored
-	// second: 24 tokens, 16 found, 16 loaded, 8 stored
 }
