@@ -172,6 +172,9 @@ func newDatabase(t tester, l kv.Layout) *kv.TokenDatabase {
 	return d
 }
 
+// is reports whether a call is of a method.
+func is(c tiertest.Call, method string) bool { return c.Method == method }
+
 // layerFormat is in which format tests read and write layers of the buffers.
 func (w *worker) layerFormat() paged.Format {
 	if w.buffers.Geometry().Layout.Planes() == 1 {

@@ -323,7 +323,7 @@ func TestLayersAreLoadedInAWindow(t *testing.T) {
 			require.Equal(t, 8, load.End())
 			read := map[string]int{}
 			b.fault.Do(func(c tiertest.Call) tiertest.Answer {
-				if c.Method == "Get" {
+				if is(c, "Get") {
 					_, layer, _ := strings.Cut(c.Key.Name, "@")
 					read[layer]++
 				}
@@ -365,7 +365,7 @@ func TestALoadEndsAtAnyTime(t *testing.T) {
 		b.evict()
 		ctx, cancel := context.WithCancel(t.Context())
 		b.fault.Do(func(c tiertest.Call) tiertest.Answer {
-			if c.Method == "Get" && strings.Contains(c.Key.String(), "@1") {
+			if is(c, "Get") && strings.Contains(c.Key.String(), "@1") {
 				cancel()
 			}
 			return tiertest.Answer{}

@@ -21,6 +21,8 @@ type Save struct {
 
 // SaveLayers takes room for all layers of the chunks of a request, until one has no room. Layer copies them, and Commit
 // publishes all of them: before, nobody finds any, and Abort leaves nothing. Whoever calls SaveLayers calls one of the two.
+//
+// See docs/decisions.md, "Layers are published together, the first one last".
 func (e *Engine) SaveLayers(ctx context.Context, r Request) (*Save, error) {
 	if err := e.needLayered(true); err != nil {
 		return nil, err
