@@ -66,6 +66,7 @@
 //	encoder/warm     filling a cache of outputs through a running engine
 //	kv               chunks of KV caches: hashes, keys, identity, longest prefix
 //	kv/flow          what of a request is loaded and saved in a step of an engine
+//	lmcache/lookup   the look-up of LMCache's schedulers and workers
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
 //	preprocess       photos to items of a model
