@@ -69,6 +69,7 @@
 //	kv/flow          what of a request is loaded and saved in a step of an engine
 //	kv/paged         copies between paged KV buffers and chunks
 //	lmcache/engine   the KV of requests in levels, whole and layer by layer
+//	lmcache/lookup   the look-up of LMCache's schedulers and workers
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
 //	preprocess       photos to items of a model

@@ -112,6 +112,7 @@ func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 		"encoder":          {"Manager", "Tree", "CheckIdentifier", "Fingerprint", "Identifier"},
 		"kv":               {"Scheme", "Chain.Set", "TokenDatabase", "Layout.Space", "ObjectKey", "EngineKey", "LongestPrefix"},
 		"kv/flow":          {"Scheduler", "Scheduler.Matched", "Tracker", "Meta", "Meta.ToLoad", "LoadSpec", "SaveSpec", "AppendSlots"},
+		"lmcache/lookup":   {"Server", "Client", "Address", "Server.Stored"},
 		"daemon":           {"Server", "Config", "Run"},
 		"daemon/wire":      {"Hello", "Pin", "Reserve", "Release"},
 		"daemon/client":    {"Dial", "Client", "Client.Map"},

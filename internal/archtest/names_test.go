@@ -33,8 +33,8 @@ const (
 	// names were not counted. tier.Account, with Charge, LeaseSummary and WriteTime, in place of a second
 	// record of leases above the memory level. kv is a capability: chunk hashes, LMCache's keys, what makes bytes fit,
 	// and the longest prefix. TokenDatabase and ParseTags are those of LMCache's in-process engine,
-	// and kv/flow is what its connector decides. kv/paged and lmcache/engine are its engine: 11 layouts and 4 formats have
-	// a name each.
+	// kv/flow is what its connector decides, and lmcache/lookup its scheduler's wire. kv/paged and lmcache/engine move its KV:
+	// 11 layouts and 4 formats have a name each.
 	topLevelLimit    = 590
 	withMethodsLimit = 1103
 )
