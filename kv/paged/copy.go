@@ -77,27 +77,38 @@ func (b *Buffers) Check(slots []int64) error {
 
 // copy moves one layer. In the chunk, tokens and planes are so many bytes apart. Nothing can be refused any more.
 func (b *Buffers) copy(layer int, chunk []byte, apart, plane int, slots []int64, gather bool) {
+	if b.rows && apart == b.row { // tokens lie one behind the other on both sides
+		for p := range b.planes {
+			b.copyRuns(b.plane(layer, p), chunk[p*plane:], slots, gather)
+		}
+		return
+	}
+	// Token by token: what is written to a chunk of one layer lies one behind the other.
+	for i, slot := range slots {
+		if slot < 0 {
+			continue
+		}
+		for p := range b.planes {
+			b.copyToken(b.plane(layer, p)[b.offset(slot):], chunk[i*apart+p*plane:], gather)
+		}
+	}
+}
+
+// offset returns where a slot is in its plane.
+func (b *Buffers) offset(slot int64) int {
+	return int(slot)/b.g.BlockTokens*b.block + int(slot)%b.g.BlockTokens*b.token
+}
+
+// copyRuns moves one plane of one layer, with slots that follow each other at once.
+func (b *Buffers) copyRuns(plane, chunk []byte, slots []int64, gather bool) {
 	for i := 0; i < len(slots); {
 		if slots[i] < 0 {
 			i++
 			continue
 		}
 		n := b.run(slots[i:])
-		at := int(slots[i])/b.g.BlockTokens*b.block + int(slots[i])%b.g.BlockTokens*b.token
-		if b.rows && apart == b.row { // the tokens lie one behind the other on both sides
-			for p := range b.planes {
-				move(b.plane(layer, p)[at:][:n*b.row], chunk[i*apart+p*plane:], gather)
-			}
-			i += n
-			continue
-		}
-		// Token by token: what is written to a chunk of one layer lies one behind the other.
-		for end := i + n; i < end; i++ {
-			for p := range b.planes {
-				b.copyToken(b.plane(layer, p)[at:], chunk[i*apart+p*plane:], gather)
-			}
-			at += b.token
-		}
+		move(plane[b.offset(slots[i]):][:n*b.row], chunk[i*b.row:], gather)
+		i += n
 	}
 }
 

@@ -25,7 +25,7 @@
 //
 // # Speed
 //
-// Tokens that lie one behind the other on both sides are copied at once: with layouts in which the heads of a token stand
-// together, all of a block, or more if the next block follows. With the others (HND), each head of each token is copied by
-// itself, which is slower. BenchmarkCopy has both beside copy of as many bytes.
+// Chunks of all layers are copied with slots that follow each other at once, a block or more, where the heads of a token
+// stand together. Otherwise each token is copied by itself, and with the other layouts (HND) each head of it, which is
+// slower. BenchmarkCopy has all of them beside copy of as many bytes.
 package paged
