@@ -80,6 +80,9 @@ func (e *Engine) chunks(r Request, slots bool) ([]*chunk, error) {
 		if f.Start == f.End {
 			continue // an empty segment
 		}
+		if _, err := lmcacheNote(e.o, f.End-f.Start, e.o.Layered); err != nil { // segments have any length
+			return nil, invalid(fmt.Errorf("the tokens %d to %d: %w", f.Start, f.End, err))
+		}
 		text, err := f.Key.AppendText(nil)
 		if err != nil {
 			return nil, err
@@ -196,7 +199,7 @@ func (e *Engine) noteOf(c *chunk, layer int) []byte {
 		return binary.LittleEndian.AppendUint64(nil, uint64(e.o.Now().UnixMilli()))
 	}
 	note, err := lmcacheNote(e.o, c.tokens(), layer != whole)
-	if err != nil { // Validate made one of one token, and no chunk has 2 GiB
+	if err != nil { // chunks made one already
 		panic(err)
 	}
 	return note

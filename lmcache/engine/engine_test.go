@@ -514,3 +514,27 @@ func TestOptionsAreChecked(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 }
+
+// TestSegmentsOfAnyLengthAreRefused: LMCache has no description of 2 GiB or more, and segments are as long as a client wants.
+func TestSegmentsOfAnyLengthAreRefused(t *testing.T) {
+	b := newBed(t, t.Context(), 1<<20)
+	defer b.end()
+	g := paged.Geometry{Layout: paged.MLA, Layers: 1, Blocks: 1, BlockTokens: 1, Heads: 1, HeadSize: 1 << 19, ElementSize: 2}
+	h, err := kv.NewHasher(kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 1, Legacy: true})
+	require.NoError(t, err)
+	database, err := kv.NewSegmentDatabase(h, kv.EngineKey{Model: "m", World: 1, DType: "bfloat16"}, []int64{1})
+	require.NoError(t, err)
+	e, err := engine.New(engine.Options{
+		Store: b.store, Buffers: emptyBuffers(t, g), Database: database, Space: "lmcache",
+		Layout: kv.Layout{
+			Model: "m", World: 1, ChunkTokens: 1,
+			Groups: []kv.Group{{Layers: 1, Slots: 1, Hidden: 1 << 19, DType: "bfloat16", Planes: 1, BlockTokens: 1}},
+		},
+	})
+	require.NoError(t, err)
+	_, err = e.Lookup(t.Context(), engine.Request{Tokens: make([]int64, 2048)}, nil)
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.ErrorContains(t, err, "the tokens 0 to 2048: a tensor of the shape [1 1 2048 524288]")
+	_, err = e.Lookup(t.Context(), engine.Request{Tokens: make([]int64, 2047)}, nil)
+	require.NoError(t, err)
+}
