@@ -5,7 +5,7 @@
 # make test        everything but the real vLLM
 # make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
-# make test-lmcache  LMCache's own tools against the daemon and its configuration, of both releases; LMCACHE_SOURCE=FOLDER
+# make test-lmcache  LMCache's own tools against the daemon, its engine and configuration beside ours; LMCACHE_SOURCE=FOLDER
 #                  is an unpacked source distribution, whose script is run, too
 # make e2e         whole vLLM engines behind package engine and beside the daemon (makes the same environment)
 # make bench       the jobs of a cache beside the real vLLM and other peers: table, plots and raw
@@ -105,7 +105,7 @@ test-vllm: bin/ringcache
 
 test-lmcache: bin/ringcache
 	env=$$(interop/setup.sh); for release in $$(interop/e2e/lmcache.sh); do echo "$${release%%=*}"; \
-		PYTHONPATH=$${release#*=} RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop/test_lmcache_tools.py interop/test_config.py -q -rs || exit 1; \
+		PYTHONPATH=$${release#*=} RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop/test_lmcache_tools.py interop/test_lmcache_engine.py interop/test_config.py -q -rs || exit 1; \
 	done
 
 # Engines one after the other: about 40 minutes for all of it.

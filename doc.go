@@ -29,7 +29,8 @@
 //     ringcache serve, docs/encoder.md and docs/kv.md. Inside a program of your own: package daemon; a client in Go:
 //     package daemon/client.
 //   - A proxy or router that mirrors an engine's cache: package lrusync.
-//   - Chunks of KV caches, by the keys of LMCache or vLLM: package kv.
+//   - Chunks of KV caches, by the keys of LMCache or vLLM: package kv. Storing the KV of an engine's paged buffers and
+//     bringing it back, in place of LMCache's in-process engine or beside one: package lmcache/engine.
 //   - The items of LLaVA and Qwen2-VL from photos, in plain Go: package preprocess.
 //   - Keys for media that equal vLLM's: package mmhash.
 //   - Reading or writing vLLM's tensors: package serde; its messages: package
@@ -66,6 +67,10 @@
 //	encoder/warm     filling a cache of outputs through a running engine
 //	kv               chunks of KV caches: hashes, keys, identity, longest prefix
 //	lmcache/config   the configuration of LMCache, and what it means here
+//	kv/flow          what of a request is loaded and saved in a step of an engine
+//	kv/paged         copies between paged KV buffers and chunks
+//	lmcache/engine   the KV of requests in levels, whole and layer by layer
+//	lmcache/lookup   the look-up of LMCache's schedulers and workers
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
 //	preprocess       photos to items of a model

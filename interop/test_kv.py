@@ -1,4 +1,5 @@
-"""Package kv beside the real LMCache, 0.5.6 or 0.5.7: random token lists and keys, in one process each.
+"""Packages kv and kv/flow beside the real LMCache, 0.5.6 or 0.5.7: random token lists, masks, keys and flows of requests, in
+one process each.
 
 Needs an environment of setup.sh, a release of lmcache of e2e/lmcache.sh, which is not in the lock, and xxhash:
 
@@ -81,6 +82,34 @@ def chains(r):
                    "hashes": ["%x" % h for _, _, h in database.process_tokens(tokens, make_key=False)]}
 
 
+def databases(r):
+    sys.path.insert(0, str(HERE.parent / "kv" / "testdata"))
+    import token_database as golden
+    made = {}
+    tags = [("lmcache.tag." + n, v) for n in ("a", "b", "\u00e9") for v in ("x", 7, True, None, 0.1)] + [("lmcache.skip_save", True)]
+    while True:
+        algorithm, chunk, tail, mla = r.choice(("sha256_cbor", "xxhash_cbor", "builtin")), r.choice((1, 3, 4)), r.random() < 0.5, r.random() < 0.1
+        separator = r.choice(((), (), (2,), (1, 2), (0, 0, 1)))
+        tokens = [r.randrange(3 if separator else 1 << 32) for _ in range(r.randrange(0, 30))]
+        skip = mostly(r, (r.randrange(len(tokens) // chunk + 1) * chunk, r.randrange(len(tokens) + 1)))
+        options = dict(r.sample(tags, r.randrange(4))) if r.random() < 0.3 else None
+        key = algorithm, chunk, tail, separator, mla
+        if key not in made:
+            made[key] = golden.database(*key)
+        found, failed = golden.process(made[key], tokens, skip, options)
+        if failed and len(tokens) < len(separator):
+            failed = skip >= len(tokens)  # what LMCache does behind the one segment
+        yield {"kind": "database", "algorithm": algorithm, "chunk": chunk, "tail": tail, "mla": mla, "separator": separator, "tokens": tokens, "skip": skip,
+               "options": json.dumps(options) if options else "", "hashes": None if failed else ["%d %d %s" % tuple(c) for c in found]}
+
+
+def flows(r):
+    sys.path.insert(0, str(HERE.parent / "kv" / "flow" / "testdata"))
+    import flows as golden
+    while True:
+        yield {"kind": "flow", "flow": golden.flow(r, steps=r.choice((3, 10, 20)), most=r.choice((10, 40)))}
+
+
 def objects(r):
     from lmcache.v1.distributed.api import ObjectKey
     from lmcache.v1.distributed.l2_adapters import fs_l2_adapter as fs, native_connector_l2_adapter as native
@@ -139,7 +168,7 @@ def engine_texts(r):
 
 def main(path, count):
     r = random.Random(5)
-    kinds = [chains(r), objects(r), files(r), engines(r), engine_texts(r)]
+    kinds = [chains(r), databases(r), flows(r), objects(r), files(r), engines(r), engine_texts(r)]
     with open(path, "w") as f:
         for i in range(count):
             json.dump(next(kinds[i % len(kinds)]), f)

@@ -123,6 +123,9 @@ func NewHasher(s Scheme) (*Hasher, error) {
 	return h, nil
 }
 
+// ChunkTokens returns the number of tokens in a chunk.
+func (h *Hasher) ChunkTokens() int { return h.scheme.ChunkTokens }
+
 func hashSize(s Scheme) int {
 	switch {
 	case s.Legacy:

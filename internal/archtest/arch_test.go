@@ -40,6 +40,9 @@ var floors = [][]string{
 	{"encoder/warm", "internal/location"},
 	{"kv"},
 	{"lmcache/config"},
+	{"kv/flow", "kv/paged"},
+	{"internal/flowreplay"}, // for tests of kv/flow, and for interop/kv
+	{"lmcache/engine", "lmcache/lookup"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
@@ -60,7 +63,7 @@ var floors = [][]string{
 	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/explore", "fuzz/linear", "fuzz/fault", "fuzz/corpus"},
 	{"fuzz/system"},
 	{"internal/soak"}, // a program
-	{"cmd/ringcache", "examples", "examples/demo", "examples/customserver", "examples/embedding", "examples/frontend", "examples/tiers", "interop/lockstep", "interop/encoder", "interop/kv", "interop/e2e", "scripts/wiregen"},
+	{"cmd/ringcache", "examples", "examples/demo", "examples/customserver", "examples/embedding", "examples/frontend", "examples/tiers", "interop/lockstep", "interop/encoder", "interop/kv", "interop/lmcacheengine", "interop/lookup", "interop/e2e", "scripts/wiregen"},
 }
 
 // source is one Go file with what it imports.

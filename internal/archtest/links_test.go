@@ -34,6 +34,8 @@ var (
 	})
 	sockets = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/text"}, waiting...)
 
+	lookup = slices.DeleteFunc(slices.Concat(sockets, chunks), func(m string) bool { return m == "golang.org/x/sys" })
+
 	links = map[string][]string{
 		"pycompat":               system,
 		"shmring":                system,
@@ -67,6 +69,10 @@ var (
 		"encoder/warm":           {"golang.org/x/sync"},
 		"kv":                     chunks,
 		"lmcache/config":         append([]string{"go.yaml.in/yaml/v3"}, chunks...),
+		"kv/flow":                chunks,
+		"kv/paged":               nil,
+		"lmcache/engine":         chunks,
+		"lmcache/lookup":         lookup,
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),

@@ -8,6 +8,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ringcache/ringcache/internal/torchdtype"
 )
 
 // Bytes of a RemoteMetadata: Fixed, and PerGroup for each of 1 to MaxGroups groups.
@@ -34,6 +38,35 @@ func Check(b []byte) error {
 		return fmt.Errorf("the length is %d", n)
 	}
 	return nil
+}
+
+// dtypes are torch's names of LMCache's numbers. It reads 1 as well, and writes 2; 0 is none.
+var dtypes = [maxDType + 1]string{2: "float16", 3: "bfloat16", 4: "float32", 5: "float64", 6: "uint8", 7: "float8_e4m3fn", 8: "float8_e5m2"}
+
+// AppendOne appends the RemoteMetadata of one group of tensors: the format, torch's name of the dtype, and up to four
+// dimensions. dtypes that LMCache has no number for, and tensors without elements or of 2 GiB or more, are refused.
+func AppendOne(dst []byte, format int, dtype string, shape ...int) ([]byte, error) {
+	number := slices.Index(dtypes[:], dtype)
+	known := torchdtype.Find(dtype)
+	if dtype == "" || number < 0 || known == nil {
+		return nil, fmt.Errorf("LMCache has no number for the dtype %q", dtype)
+	}
+	if format < 0 || format > maxFormat || len(shape) < 1 || len(shape) > 4 {
+		return nil, fmt.Errorf("the format %d and %d dimensions", format, len(shape))
+	}
+	size := known.Size
+	for _, n := range shape {
+		if n < 1 || size > math.MaxInt32/n {
+			return nil, fmt.Errorf("a tensor of the shape %v has no elements, or 2 GiB or more", shape)
+		}
+		size *= n
+	}
+	var dims [4]int
+	copy(dims[:], shape)
+	for _, n := range append([]int{size, format, number}, dims[:]...) {
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(n))
+	}
+	return dst, nil
 }
 
 // CheckStrictly is Check, and refuses formats, dtypes and dimensions that LMCache does not have.

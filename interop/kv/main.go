@@ -11,11 +11,12 @@ import (
 	"os"
 	"slices"
 
+	"github.com/ringcache/ringcache/internal/flowreplay"
 	"github.com/ringcache/ringcache/kv"
 )
 
 type tested struct {
-	Kind string // chain, object, engine, or a text to parse: parse_file, parse_engine
+	Kind string // chain, database, flow, object, engine, or a text to parse: parse_file, parse_engine
 	// A chain, which grows from the first Cut tokens to all.
 	Algorithm kv.Algorithm
 	Chunk     int
@@ -24,6 +25,13 @@ type tested struct {
 	Tokens    []int64
 	Cut       int
 	Hashes    []string
+	// A request of a token database, of worker 1 of 2. Hashes are the chunks: start, end and key. nil is a refusal.
+	MLA       bool
+	Separator []int64
+	Skip      int
+	Options   string
+	// Calls of a scheduler.
+	Flow json.RawMessage
 	// A key. Text is empty if LMCache refuses it, or can't read its own text again.
 	Hash, Model, Salt, Text, File string
 	Rank, Group                   uint32
@@ -73,6 +81,14 @@ func (c tested) run() (got, want []string, err error) {
 	case "chain":
 		got, err = c.chain()
 		return got, c.Hashes, err
+	case "database":
+		got, err = c.database()
+		return got, c.Hashes, err
+	case "flow":
+		if _, err := flowreplay.Check(c.Flow); err != nil {
+			return nil, []string{"as replayed"}, err
+		}
+		return []string{"equal"}, []string{"equal"}, nil
 	case "object":
 		hash, err := hex.DecodeString(c.Hash)
 		if err != nil {
@@ -111,6 +127,41 @@ func (c tested) run() (got, want []string, err error) {
 		return given(string(text), err), wanted(c.Text), err
 	}
 	return nil, nil, fmt.Errorf("no kind %q", c.Kind)
+}
+
+func (c tested) database() ([]string, error) {
+	h, err := kv.NewHasher(kv.Scheme{Algorithm: c.Algorithm, ChunkTokens: c.Chunk, Seed: "0", Legacy: true, KeepTail: c.Tail})
+	if err != nil {
+		return nil, err
+	}
+	worker := kv.EngineKey{Model: "org/m", World: 2, Worker: 1, DType: "bfloat16"}
+	if c.MLA {
+		worker.World = 1
+	}
+	d, err := kv.NewTokenDatabase(h, worker)
+	if len(c.Separator) > 0 {
+		d, err = kv.NewSegmentDatabase(h, worker, c.Separator)
+	}
+	if err != nil {
+		return nil, err
+	}
+	tags, err := kv.ParseTags([]byte(c.Options))
+	if err != nil {
+		return nil, err
+	}
+	chunks, err := d.Chunks(c.Tokens, c.Skip, tags)
+	if err != nil {
+		return nil, err
+	}
+	out := []string{}
+	for _, chunk := range chunks {
+		text, err := chunk.Key.AppendText(nil)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, fmt.Sprint(chunk.Start, " ", chunk.End, " ", string(text)))
+	}
+	return out, nil
 }
 
 func (c tested) chain() ([]string, error) {
