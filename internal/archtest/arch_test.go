@@ -39,6 +39,7 @@ var floors = [][]string{
 	{"encoder"},
 	{"encoder/warm", "internal/location"},
 	{"kv"},
+	{"kv/directory"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

@@ -111,6 +111,7 @@ func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 		"tier/redis":       {"Open", "Layout", "Objects", "LMCache", "RESP"},
 		"encoder":          {"Manager", "Tree", "CheckIdentifier", "Fingerprint", "Identifier"},
 		"kv":               {"Scheme", "Chain.Set", "Layout.Space", "ObjectKey", "EngineKey", "LongestPrefix"},
+		"kv/directory":     {"Directory.Register", "Directory.Apply", "Directory.StartSync", "Directory.Find", "Directory.Expire"},
 		"daemon":           {"Server", "Config", "Run"},
 		"daemon/wire":      {"Hello", "Pin", "Reserve", "Release"},
 		"daemon/client":    {"Dial", "Client", "Client.Map"},
