@@ -40,6 +40,7 @@ var floors = [][]string{
 	{"encoder/warm", "internal/location"},
 	{"kv"},
 	{"kv/directory"},
+	{"lmcache/controller"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

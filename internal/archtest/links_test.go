@@ -67,6 +67,7 @@ var (
 		"encoder/warm":           {"golang.org/x/sync"},
 		"kv":                     chunks,
 		"kv/directory":           chunks,
+		"lmcache/controller":     slices.Concat(chunks, sockets),
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),
