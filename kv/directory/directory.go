@@ -102,7 +102,9 @@ type Worker struct {
 	IP   string
 	Port int64
 	// PeerURL is where other instances get chunks from it. Empty is nowhere.
-	PeerURL    string
+	PeerURL string
+	// Lasting is set for a worker that Expire never drops: who speaks for it knows when it ends.
+	Lasting    bool
 	Registered time.Time
 	Heartbeat  time.Time // the last
 }
@@ -206,7 +208,7 @@ func (d *Directory) Expire() (dropped int) {
 		var late []ID
 		for _, i := range d.instances {
 			for _, w := range i.workers {
-				if now.Sub(w.Heartbeat) > d.o.Timeout {
+				if !w.Lasting && now.Sub(w.Heartbeat) > d.o.Timeout {
 					late = append(late, w.ID)
 				}
 			}
@@ -366,21 +368,25 @@ func (d *Directory) lost(l *location) {
 	l.worker.wants = "reports_lost"
 }
 
-// Lost tells that reports about a location were lost, for sources that notice it themselves.
-func (d *Directory) Lost(id ID, location string) error {
+// Lost tells that reports about the locations of a worker that match were lost, for sources that notice it themselves.
+func (d *Directory) Lost(id ID, match func(location string) bool) {
+	d.each(id, match, func(l *location) {
+		d.counts.Gaps++
+		d.lost(l)
+	})
+}
+
+// each calls a function for the locations of a worker that match.
+func (d *Directory) each(id ID, match func(location string) bool, do func(*location)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := d.worker(id)
-	if w == nil {
-		return unknown(id)
+	if w := d.worker(id); w != nil {
+		for _, l := range w.locations {
+			if match(l.name) {
+				do(l)
+			}
+		}
 	}
-	l, err := d.location(w, location, true)
-	if err != nil {
-		return err
-	}
-	d.counts.Gaps++
-	d.lost(l)
-	return nil
 }
 
 func (d *Directory) add(l *location, k Key) error {
@@ -407,20 +413,12 @@ func (d *Directory) remove(l *location, k Key) {
 	d.counts.Evicted++
 }
 
-// Clear empties a location of a worker, or all of them if it is empty.
-func (d *Directory) Clear(id ID, location string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	w := d.worker(id)
-	if w == nil {
-		return unknown(id)
-	}
-	for _, l := range w.locations {
-		if location == "" || l.name == location {
-			d.clear(l)
-		}
-	}
-	return nil
+// Clear empties the locations of a worker that match. What is known of them is all that there is, then.
+func (d *Directory) Clear(id ID, match func(location string) bool) {
+	d.each(id, match, func(l *location) {
+		d.clear(l)
+		l.gap = false
+	})
 }
 
 // Worker returns what is known of a worker.

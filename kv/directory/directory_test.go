@@ -43,7 +43,10 @@ func TestEveryWorker(t *testing.T) {
 	}, d.Find(keys(1, 2, 3), Query{}))
 	require.Empty(t, d.Find(keys(2, 1), Query{Exclude: "a"}))
 	require.Empty(t, d.Find(nil, Query{}))
-	require.NoError(t, d.Clear(ID{"a", 1}, ""))
+	d.Lost(ID{"a", 1}, func(at string) bool { return at == "disk" })
+	require.True(t, d.Find(keys(1, 2), Query{Exclude: "b"})[0].Stale)
+	require.False(t, d.Find(keys(1), Query{Exclude: "b"})[0].Stale)
+	d.Clear(ID{"a", 1}, func(string) bool { return true })
 	require.Empty(t, d.Find(keys(1), Query{Exclude: "b"}))
 	validate(t, d)
 }
@@ -141,9 +144,12 @@ func TestBounds(t *testing.T) {
 	validate(t, d)
 	require.Less(t, len(d.locations), 1000)
 
+	require.NoError(t, d.Register(Worker{ID: ID{"1", 0}, Lasting: true}))
 	now = now.Add(time.Minute)
-	require.Equal(t, 10, d.Expire())
-	require.Equal(t, Counts{Admitted: d.counts.Admitted, Gaps: d.counts.Gaps, Refused: 1, Expired: 10}, d.Counts())
+	require.Equal(t, 9, d.Expire())
+	require.True(t, d.Deregister(ID{"1", 0}))
+	d.Expire()
+	require.Equal(t, Counts{Admitted: d.counts.Admitted, Gaps: d.counts.Gaps, Refused: 1, Expired: 9}, d.Counts())
 	validate(t, d)
 }
 

@@ -186,7 +186,6 @@ func (w *world) check() {
 		}
 	}
 	require.Equal(w.t, entries, w.d.Counts().Entries)
-	validate(w.t, w.d)
 }
 
 // prefixes is Find, in the plain map.
@@ -343,6 +342,7 @@ func (w *world) settle() {
 		require.False(w.t, p.Stale)
 	}
 	w.check()
+	validate(w.t, w.d)
 }
 
 // same compares a location with what the directory says.
