@@ -14,15 +14,16 @@ import (
 )
 
 type commands struct {
-	Serve   serveCommand   `cmd:"" help:"Run the daemon: engines share one cache that outlives them."`
-	Agent   agentCommand   `cmd:"" help:"Drive a store by JSON lines on stdin and stdout, from any language."`
-	Check   checkCommand   `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
-	Sweep   sweepCommand   `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
-	Tier    tierCommand    `cmd:"" help:"List, read, verify, copy and remove the objects of a folder, a segment or a Redis."`
-	KV      kvCommand      `cmd:"" name:"kv" help:"Ask a running daemon about KV caches: who has a prompt, and what to clear."`
-	Migrate migrateCommand `cmd:"" help:"Copy the folder of an lmcache server into a folder or Redis of ringcache."`
-	Warm    warmCommand    `cmd:"" help:"Fill the encoder cache of a running engine with images from folders and lists."`
-	Fuzz    fuzzCommand    `cmd:"" help:"Compare rings, stores and caches with reference models, with a real vLLM, or with your own."`
+	Serve     serveCommand     `cmd:"" help:"Run the daemon: engines share one cache that outlives them."`
+	Agent     agentCommand     `cmd:"" help:"Drive a store by JSON lines on stdin and stdout, from any language."`
+	Check     checkCommand     `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
+	Sweep     sweepCommand     `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
+	Tier      tierCommand      `cmd:"" help:"List, read, verify, copy and remove the objects of a folder, a segment or a Redis."`
+	KV        kvCommand        `cmd:"" name:"kv" help:"Ask a running daemon about KV caches: who has a prompt, and what to clear."`
+	Directory directoryCommand `cmd:"" help:"Know which engines hold which KV, and tell routers: LMCache's controller and coordinator."`
+	Migrate   migrateCommand   `cmd:"" help:"Copy the folder of an lmcache server into a folder or Redis of ringcache."`
+	Warm      warmCommand      `cmd:"" help:"Fill the encoder cache of a running engine with images from folders and lists."`
+	Fuzz      fuzzCommand      `cmd:"" help:"Compare rings, stores and caches with reference models, with a real vLLM, or with your own."`
 
 	Version kong.VersionFlag `help:"Print the version, and the releases of vLLM that it works with."`
 }
