@@ -40,7 +40,7 @@ var floors = [][]string{
 	{"encoder/warm", "internal/location"},
 	{"kv"},
 	{"kv/directory"},
-	{"lmcache/controller"},
+	{"lmcache/controller", "lmcache/coordinator", "lmcache/kvevents"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

@@ -33,6 +33,7 @@ var (
 		"github.com/coreos/go-systemd/v22", "go.yaml.in/yaml/v3", "github.com/go-zeromq/zmq4",
 	})
 	sockets = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/text"}, waiting...)
+	events  = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/sync", "golang.org/x/text", "github.com/tinylib/msgp", "github.com/philhofer/fwd"}, chunks...)
 
 	links = map[string][]string{
 		"pycompat":               system,
@@ -67,7 +68,9 @@ var (
 		"encoder/warm":           {"golang.org/x/sync"},
 		"kv":                     chunks,
 		"kv/directory":           chunks,
-		"lmcache/controller":     slices.Concat(chunks, sockets),
+		"lmcache/controller":     events,
+		"lmcache/coordinator":    chunks,
+		"lmcache/kvevents":       events,
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),
