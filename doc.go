@@ -67,7 +67,8 @@
 //	encoder/warm     filling a cache of outputs through a running engine
 //	kv               chunks of KV caches: hashes, keys, identity, longest prefix
 //	kv/directory     who holds which chunks
-//	lmcache          LMCache's other wires: lmcache/controller, lmcache/coordinator; lmcache/kvevents follows vLLM's events
+//	lmcache/controller, lmcache/coordinator, lmcache/kvevents
+//	                 the wires by which engines report that: LMCache's, and the KV events of vLLM
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
 //	preprocess       photos to items of a model

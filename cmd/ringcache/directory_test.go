@@ -33,8 +33,8 @@ func TestDirectory(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan map[string]string, 1), make(chan error, 1)
-	any := "127.0.0.1:0"
-	c := directoryOf(t, "--http", any, "--pull", any, "--reply", any, "--heartbeat", any, "--events", "tcp://127.0.0.1:1,instance=a,model=m")
+	free := "127.0.0.1:0"
+	c := directoryOf(t, "--http", free, "--pull", free, "--reply", free, "--heartbeat", free, "--events", "tcp://127.0.0.1:1,instance=a,model=m")
 	go func() {
 		done <- c.run(ctx, slog.New(slog.DiscardHandler), func(addrs map[string]string) { ready <- addrs })
 	}()

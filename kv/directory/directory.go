@@ -245,15 +245,15 @@ func (d *Directory) sweep() bool {
 	return true
 }
 
-// location returns a location of a worker, and makes it if make is set. The caller has the lock.
-func (d *Directory) location(w *worker, name string, make bool) (*location, error) {
+// location returns a location of a worker, and makes it if add is set. The caller has the lock.
+func (d *Directory) location(w *worker, name string, add bool) (*location, error) {
 	for _, l := range w.locations {
 		if l.name == name {
 			return l, nil
 		}
 	}
 	switch {
-	case !make:
+	case !add:
 		return nil, nil
 	case len(w.locations) >= maxLocations:
 		return nil, fmt.Errorf("%w: a worker has %d locations", ErrFull, len(w.locations))

@@ -36,8 +36,8 @@ func ask(h http.Handler, method, path string, body []byte) *httptest.ResponseRec
 	return w
 }
 
-// comparable leaves out what is of a time, or has no order in LMCache's coordinator.
-func comparable(t *testing.T, b []byte) any {
+// ordered leaves out what is of a time, or has no order in LMCache's coordinator.
+func ordered(t *testing.T, b []byte) any {
 	if len(b) == 0 || string(b) == "null" {
 		return nil
 	}
@@ -82,7 +82,7 @@ func TestExchanges(t *testing.T) {
 		require.Equal(t, e.Status, w.Code, "%d: %s %s %s: %s", i, e.Method, e.Path, e.Body, w.Body)
 		kinds[e.Status]++
 		if e.Status < 400 || e.Status == http.StatusNotFound || e.Status == http.StatusConflict {
-			require.Equal(t, comparable(t, e.Answer), comparable(t, w.Body.Bytes()), "%d: %s %s %s", i, e.Method, e.Path, e.Body)
+			require.Equal(t, ordered(t, e.Answer), ordered(t, w.Body.Bytes()), "%d: %s %s %s", i, e.Method, e.Path, e.Body)
 		}
 		s.validate(t)
 	}
