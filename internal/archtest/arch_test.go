@@ -43,6 +43,8 @@ var floors = [][]string{
 	{"kv/flow", "kv/paged"},
 	{"internal/flowreplay"}, // for tests of kv/flow, and for interop/kv
 	{"lmcache/engine", "lmcache/lookup"},
+	{"kv/directory"},
+	{"lmcache/controller", "lmcache/coordinator", "lmcache/kvevents"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

@@ -33,6 +33,7 @@ var (
 		"github.com/coreos/go-systemd/v22", "go.yaml.in/yaml/v3", "github.com/go-zeromq/zmq4",
 	})
 	sockets = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/text"}, waiting...)
+	events  = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/sync", "golang.org/x/text", "github.com/tinylib/msgp", "github.com/philhofer/fwd"}, chunks...)
 
 	lookup = slices.DeleteFunc(slices.Concat(sockets, chunks), func(m string) bool { return m == "golang.org/x/sys" })
 
@@ -73,6 +74,10 @@ var (
 		"kv/paged":               nil,
 		"lmcache/engine":         chunks,
 		"lmcache/lookup":         lookup,
+		"kv/directory":           chunks,
+		"lmcache/controller":     events,
+		"lmcache/coordinator":    chunks,
+		"lmcache/kvevents":       events,
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),

@@ -41,16 +41,21 @@ type Options struct {
 	MaxMessage int64
 	// MaxFrames bounds the frames of one message; 0 is as many as MaxMessage allows.
 	MaxFrames int
-	// Large, if not nil, is called before a frame of more than 64 KiB is read, and may wait. Its error is that of
-	// Receive.
+	// Large, if not nil, is called before a frame is read with which a message has more than 64 KiB, and may wait. Its
+	// error is that of Receive.
 	Large func(bytes int) error
+	// Buffer is the room for reading, and as much for writing, of a connection. 0 is up to 64 KiB, as MaxMessage needs it.
+	Buffer int
 	// SendTimeout is how long the peer may take to take 64 KiB in.
 	SendTimeout time.Duration
 }
 
 // New returns the connection of a peer, which has to greet first.
 func New(raw net.Conn, o Options) *Conn {
-	buf := int(min(64<<10, max(4<<10, o.MaxMessage/16)))
+	buf := o.Buffer
+	if buf == 0 {
+		buf = int(min(64<<10, max(4<<10, o.MaxMessage/16)))
+	}
 	return &Conn{
 		Conn: raw, sizes: sizes{limit: o.MaxMessage}, most: o.MaxFrames, large: o.Large,
 		in: bufio.NewReaderSize(raw, buf), out: bufio.NewWriterSize(patient{raw, o.SendTimeout}, buf),
@@ -124,7 +129,7 @@ func (c *Conn) Receive() (frames [][]byte, err error) {
 		if size, more, err = c.header(len(frames) > 0); err != nil {
 			return nil, err
 		}
-		if size > mostRoom && c.large != nil {
+		if total+size > mostRoom && c.large != nil {
 			if err := c.large(size); err != nil {
 				return nil, err
 			}

@@ -1,0 +1,208 @@
+package directory
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/kv"
+)
+
+func admitted(keys ...uint64) (all []Report) {
+	for _, k := range keys {
+		all = append(all, Report{Key: NumberKey(k), Number: -1})
+	}
+	return all
+}
+
+func keys(numbers ...uint64) (all []Key) {
+	for _, n := range numbers {
+		all = append(all, NumberKey(n))
+	}
+	return all
+}
+
+// TestEveryWorker: an instance holds what all its workers hold, wherever each has it.
+func TestEveryWorker(t *testing.T) {
+	d := New(Options{})
+	for _, id := range []ID{{"a", 0}, {"a", 1}, {"b", 0}} {
+		require.NoError(t, d.Register(Worker{ID: id}))
+	}
+	require.NoError(t, d.Apply(ID{"a", 0}, "cpu", admitted(1, 2, 3)))
+	require.NoError(t, d.Apply(ID{"a", 1}, "cpu", admitted(1)))
+	require.NoError(t, d.Apply(ID{"a", 1}, "disk", admitted(2)))
+	require.NoError(t, d.Apply(ID{"b", 0}, "cpu", admitted(1, 3)))
+	require.Equal(t, []Prefix{
+		{Instance: "a", Chunks: 2, Places: []Place{{"cpu", 2}, {"disk", 1}}, Last: "cpu"},
+		{Instance: "b", Chunks: 1, Places: []Place{{"cpu", 1}}, Last: "cpu"},
+	}, d.Find(keys(1, 2, 3), Query{}))
+	require.Empty(t, d.Find(keys(2, 1), Query{Exclude: "a"}))
+	require.Empty(t, d.Find(nil, Query{}))
+	d.Lost(ID{"a", 1}, func(at string) bool { return at == "disk" })
+	require.True(t, d.Find(keys(1, 2), Query{Exclude: "b"})[0].Stale)
+	require.False(t, d.Find(keys(1), Query{Exclude: "b"})[0].Stale)
+	d.Clear(ID{"a", 1}, func(string) bool { return true })
+	require.Empty(t, d.Find(keys(1), Query{Exclude: "b"}))
+	validate(t, d)
+}
+
+// TestGap: a report that is lost is noticed, whether it is the first one or a later one, and a synchronisation heals.
+func TestGap(t *testing.T) {
+	d := New(Options{})
+	id := ID{"a", 0}
+	require.NoError(t, d.Register(Worker{ID: id}))
+	apply := func(n int64) { require.NoError(t, d.Apply(id, "cpu", []Report{{Key: NumberKey(1), Number: n}})) }
+	reason := func() string {
+		r, err := d.Heartbeat(Worker{ID: id})
+		require.NoError(t, err)
+		return r
+	}
+	apply(0)
+	apply(1)
+	require.Empty(t, reason())
+	apply(3)
+	require.Equal(t, "reports_lost", reason())
+	require.True(t, d.Find(keys(1), Query{})[0].Stale)
+	require.NoError(t, d.StartSync(id, "cpu", "s", 2))
+	require.Empty(t, reason(), "it is under way")
+	require.ErrorIs(t, d.StartSync(id, "cpu", "other", 1), ErrSyncing)
+	require.NoError(t, d.SyncBatch(id, "cpu", "s", 1, keys(7)))
+	require.NoError(t, d.EndSync(id, "s"))
+	require.Equal(t, SyncStatus{Missing: []int{0}}, d.SyncStatus(id, "s"))
+	require.NoError(t, d.SyncBatch(id, "cpu", "s", 0, keys(8)))
+	require.NoError(t, d.EndSync(id, "s"))
+	require.Equal(t, SyncStatus{Complete: true, Progress: 1, Release: true}, d.SyncStatus(id, "s"))
+	apply(4)
+	require.Empty(t, reason())
+	require.False(t, d.Find(keys(7, 8), Query{})[0].Stale)
+
+	require.NoError(t, d.Register(Worker{ID: id})) // it begins anew
+	apply(1)
+	require.Equal(t, "reports_lost", reason(), "the first report is number 0")
+	validate(t, d)
+}
+
+// TestSyncOfManyChanges: what is evicted meanwhile is remembered up to a bound, and then another one is wanted.
+func TestSyncOfManyChanges(t *testing.T) {
+	d := New(Options{})
+	id := ID{"a", 0}
+	require.NoError(t, d.Register(Worker{ID: id}))
+	require.NoError(t, d.StartSync(id, "cpu", "s", 1))
+	for i := range uint64(maxEvicted) {
+		require.NoError(t, d.Apply(id, "cpu", []Report{{Evicted: true, Key: NumberKey(i), Number: -1}}))
+	}
+	require.NoError(t, d.SyncBatch(id, "cpu", "s", 0, keys(1, maxEvicted)))
+	require.False(t, d.Holds(id, "cpu", NumberKey(1)), "it was evicted meanwhile")
+	require.True(t, d.Holds(id, "cpu", NumberKey(maxEvicted)))
+	require.NoError(t, d.Apply(id, "cpu", []Report{{Evicted: true, Key: NumberKey(maxEvicted), Number: -1}}))
+	require.ErrorIs(t, d.EndSync(id, "s"), fs.ErrInvalid)
+	reason, err := d.Heartbeat(Worker{ID: id})
+	require.NoError(t, err)
+	require.Equal(t, "sync_failed_retry", reason)
+}
+
+// TestBounds: workers, names, locations, batches and entries have bounds, and what is refused changes nothing.
+func TestBounds(t *testing.T) {
+	now := time.Unix(0, 0)
+	d := New(Options{MaxWorkers: 10, MaxEntries: 100, Timeout: time.Second, Now: func() time.Time { return now }})
+	for i := range 10_000 { // without end
+		err := d.Register(Worker{ID: ID{fmt.Sprint(i), 0}})
+		if i < 10 {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, ErrFull)
+		}
+	}
+	require.ErrorIs(t, d.Register(Worker{}), fs.ErrInvalid)
+	require.ErrorIs(t, d.Register(Worker{ID: ID{strings.Repeat("x", maxName+1), 0}}), fs.ErrInvalid)
+	id := ID{"0", 0}
+	for i := range 20 {
+		err := d.Apply(id, fmt.Sprint(i), admitted(1))
+		require.Equal(t, i >= maxLocations, err != nil, err)
+	}
+	require.ErrorIs(t, d.Apply(ID{"1", 0}, strings.Repeat("x", maxName+1), admitted(1)), fs.ErrInvalid)
+	require.ErrorIs(t, d.StartSync(id, "0", "s", maxBatches+1), fs.ErrInvalid)
+	require.ErrorIs(t, d.SyncBatch(id, "0", "s", 0, nil), fs.ErrInvalid)
+	require.ErrorIs(t, d.Apply(ID{"none", 0}, "cpu", admitted(1)), ErrUnknown)
+
+	var many []uint64
+	for i := range uint64(200) {
+		many = append(many, i)
+	}
+	require.ErrorIs(t, d.Apply(ID{"1", 0}, "cpu", admitted(many...)), ErrFull)
+	require.Equal(t, 100, d.Counts().Entries)
+	require.True(t, d.Find(keys(5), Query{})[0].Stale, "a report could not be kept")
+	for range 1000 { // what has ended gives its room to what begins, also if nobody calls Expire
+		require.NoError(t, d.Register(Worker{ID: ID{"1", 0}}))
+		require.NoError(t, d.Apply(ID{"1", 0}, "cpu", admitted(many[:80]...)))
+	}
+	validate(t, d)
+	require.Less(t, len(d.locations), 1000)
+
+	require.NoError(t, d.Register(Worker{ID: ID{"1", 0}, Lasting: true}))
+	now = now.Add(time.Minute)
+	require.Equal(t, 9, d.Expire())
+	require.True(t, d.Deregister(ID{"1", 0}))
+	d.Expire()
+	require.Equal(t, Counts{Admitted: d.counts.Admitted, Gaps: d.counts.Gaps, Refused: 1, Expired: 9}, d.Counts())
+	validate(t, d)
+}
+
+// TestKeys: numbers, hashes and spaces never share a key, and a chain's keys are those of its hashes.
+func TestKeys(t *testing.T) {
+	hash := []byte{0, 0, 0, 0, 0, 0, 0, 7}
+	require.Equal(t, NumberKey(7), KeyOf("", hash))
+	all := map[Key]bool{}
+	for _, k := range []Key{KeyOf("", hash), KeyOf("a", hash), KeyOf("b", hash), KeyOf("ab", hash), KeyOf("a", append([]byte("b"), hash...)), KeyOf("", hash[1:])} {
+		require.False(t, all[k])
+		all[k] = true
+	}
+	h, err := kv.NewHasher(kv.Scheme{ChunkTokens: 2})
+	require.NoError(t, err)
+	c := h.NewChain()
+	require.NoError(t, c.SetTokens([]int64{1, 2, 3, 4}))
+	require.Equal(t, []Key{KeyOf("m", c.Hash(0)), KeyOf("m", c.Hash(1))}, AppendKeys(nil, "m", c))
+}
+
+// TestParallel: reports, look-ups, restarts and sweeps at once, for the race detector.
+func TestParallel(t *testing.T) {
+	d := New(Options{})
+	var work sync.WaitGroup
+	for i := range 4 {
+		id := ID{fmt.Sprint(i), 0}
+		work.Go(func() {
+			for round := range 50 {
+				_ = d.Register(Worker{ID: id})
+				var reports []Report
+				for n := range uint64(600) {
+					reports = append(reports, Report{Key: NumberKey(n), Number: int64(n)})
+				}
+				_ = d.Apply(id, "cpu", reports)
+				_ = d.StartSync(id, "cpu", "s", 1)
+				_ = d.SyncBatch(id, "cpu", "s", 0, keys(1, 2, 3))
+				_ = d.EndSync(id, "s")
+				if round%8 == 0 {
+					d.Expire()
+				}
+			}
+		})
+		work.Go(func() {
+			for range 200 {
+				d.Find(keys(1, 2, 3, 4), Query{})
+				d.Workers("")
+				d.Counts()
+				d.SyncStatus(id, "s")
+			}
+		})
+	}
+	work.Wait()
+	d.Expire()
+	require.Len(t, d.Find(keys(1, 2, 3), Query{}), 4)
+	require.Equal(t, 12, d.Counts().Entries)
+	validate(t, d)
+}

@@ -1,0 +1,187 @@
+package directory
+
+import (
+	"fmt"
+	"time"
+)
+
+// fullSync is a worker that tells all chunks of one location, in batches. Reports that come meanwhile are applied: they
+// are younger than the batches, so what was evicted meanwhile is not admitted by a batch.
+type fullSync struct {
+	id       string
+	location string
+	batches  int
+	received []uint64 // a bit for each batch
+	missing  int      // batches
+	evicted  map[Key]struct{}
+	last     time.Time // when something came
+	complete bool
+}
+
+// evict reports whether there was room.
+func (s *fullSync) evict(k Key) bool {
+	if len(s.evicted) >= maxEvicted {
+		return false
+	}
+	if s.evicted == nil {
+		s.evicted = map[Key]struct{}{}
+	}
+	s.evicted[k] = struct{}{}
+	return true
+}
+
+func (s *fullSync) has(batch int) bool { return s.received[batch/64]&(1<<(batch%64)) != 0 }
+
+// StartSync empties a location, and begins to take all its chunks in so many batches. While another synchronisation of
+// the worker is under way the error is ErrSyncing.
+func (d *Directory) StartSync(id ID, location, sync string, batches int) error {
+	if batches < 0 || batches > maxBatches || len(sync) > 2*maxName {
+		return fmt.Errorf("%w: a full synchronisation in %d batches; %d are the most", errInvalid, batches, maxBatches)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.worker(id)
+	if w == nil {
+		return unknown(id)
+	}
+	d.failed(w)
+	if w.sync != nil && !w.sync.complete && w.sync.id != sync {
+		return fmt.Errorf("%w: by %q", ErrSyncing, w.sync.id)
+	}
+	l, err := d.location(w, location, true)
+	if err != nil {
+		return err
+	}
+	d.clear(l)
+	l.gap = false
+	w.wants = ""
+	w.sync = &fullSync{id: sync, location: location, batches: batches, missing: batches, received: make([]uint64, (batches+63)/64), last: d.o.Now()}
+	return nil
+}
+
+// syncOf returns a synchronisation that is under way.
+func (d *Directory) syncOf(id ID, sync string) (*worker, error) {
+	w := d.worker(id)
+	switch {
+	case w == nil:
+		return nil, unknown(id)
+	case w.sync == nil || w.sync.id != sync || w.sync.complete:
+		return nil, fmt.Errorf("%w: full synchronisation %q is not under way", errInvalid, sync)
+	}
+	return w, nil
+}
+
+// SyncBatch takes one batch of chunks, the first of which is 0. A batch may come again.
+func (d *Directory) SyncBatch(id ID, location, sync string, batch int, keys []Key) error {
+	for {
+		n := min(piece, len(keys))
+		rest := keys[n:]
+		if err := d.syncBatch(id, location, sync, batch, keys[:n], len(rest) == 0); err != nil || len(rest) == 0 {
+			return err
+		}
+		keys = rest
+	}
+}
+
+func (d *Directory) syncBatch(id ID, location, sync string, batch int, keys []Key, last bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w, err := d.syncOf(id, sync)
+	if err != nil {
+		return err
+	}
+	s := w.sync
+	if batch < 0 || batch >= s.batches || location != s.location {
+		return fmt.Errorf("%w: batch %d of %d at %q, not %q", errInvalid, batch, s.batches, location, s.location)
+	}
+	l, err := d.location(w, location, true)
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if _, evicted := s.evicted[k]; evicted {
+			continue
+		}
+		if err := d.add(l, k); err != nil {
+			return err
+		}
+	}
+	s.last = d.o.Now()
+	if last && !s.has(batch) {
+		s.received[batch/64] |= 1 << (batch % 64)
+		s.missing--
+	}
+	return nil
+}
+
+// EndSync tells that all batches were sent. Those that did not come are asked for by SyncStatus, and after them comes
+// another EndSync.
+func (d *Directory) EndSync(id ID, sync string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w, err := d.syncOf(id, sync)
+	if err != nil {
+		return err
+	}
+	w.sync.last = d.o.Now()
+	if w.sync.missing == 0 {
+		w.sync.complete, w.sync.evicted, w.sync.received = true, nil, nil
+		d.counts.Synced++
+	}
+	return nil
+}
+
+// SyncStatus is how far a full synchronisation is.
+type SyncStatus struct {
+	Complete bool
+	// Progress is which part of all workers is not in the midst of one, and has not failed in one, 0 to 1.
+	Progress float64
+	// Release is whether the worker may go on with what changes its chunks.
+	Release bool
+	Missing []int // batches that have not come
+}
+
+// SyncStatus returns it. A synchronisation that is not known is not complete.
+func (d *Directory) SyncStatus(id ID, sync string) (s SyncStatus) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ready := 0
+	for _, i := range d.instances {
+		for _, w := range i.workers {
+			if d.failed(w); (w.sync == nil || w.sync.complete) && w.wants != retry {
+				ready++
+			}
+		}
+	}
+	if d.workers > 0 {
+		s.Progress = float64(ready) / float64(d.workers)
+	}
+	w := d.worker(id)
+	if w != nil && w.sync != nil && w.sync.id == sync {
+		s.Complete = w.sync.complete
+		for i := 0; i < w.sync.batches && !s.Complete && len(s.Missing) < maxMissing; i++ {
+			if !w.sync.has(i) {
+				s.Missing = append(s.Missing, i)
+			}
+		}
+	}
+	s.Release = len(s.Missing) == 0 && (s.Progress >= d.o.Release || w != nil && w.sync == nil)
+	return s
+}
+
+const retry = "sync_failed_retry" // LMCache's own word for it
+
+// failed ends a synchronisation of which nothing has come for long.
+func (d *Directory) failed(w *worker) {
+	if s := w.sync; s != nil && !s.complete && d.o.Now().Sub(s.last) > d.o.SyncTimeout {
+		d.fail(w)
+	}
+}
+
+// fail ends a synchronisation; the location has a part of its chunks, and another one is wanted.
+func (d *Directory) fail(w *worker) {
+	if l, _ := d.location(w, w.sync.location, false); l != nil {
+		l.gap = true
+	}
+	w.sync, w.wants = nil, retry
+}

@@ -1,0 +1,23 @@
+// Package coordinator is the HTTP of LMCache's coordinator (0.5.7) about who holds what, on package directory: servers of
+// LMCache's multiprocess mode register and send their events unchanged, and clients ask.
+//
+// [Server.Handler] serves POST /events, POST /directory/lookup and /directory/blend-lookup, GET /directory/keys and
+// /directory/stats, POST and GET /instances, PUT /instances/ID/heartbeat, DELETE /instances/ID, PUT /config/chunk-size
+// and GET /healthz. Fragments are not indexed: /directory/blend-lookup answers as LMCache's does without
+// --enable-blend-lookup. Quotas, pins and prefetches are not served; what is not served answers 404.
+//
+// POST /directory/longest is ours, and [Server.Longest] is the same in Go: which instances hold the longest prefix of
+// tokens, with how many chunks at which location. It costs what the prompt costs, however many instances there are.
+//
+// # What is kept
+//
+// Who holds an object stands in the directory, under the instance, and under "(shared)" for storage that all reach. The
+// rest of what LMCache's coordinator tells (sizes, tokens, uses) is kept for [Options].MaxObjects objects, about 500
+// bytes each and the tokens; more objects are counted, not taken. Nothing outlives the process.
+//
+// # Concurrency and errors
+//
+// A Server serves any number of requests; eight at a time have their bodies in memory, of 32 MiB at most. Who makes it
+// calls [Server.Expire]. What is refused is answered as FastAPI does: 422 with a detail. Everything that stays is
+// bounded, and what has no room is answered with 503.
+package coordinator
