@@ -201,10 +201,13 @@ func TestLateAnswers(t *testing.T) {
 	began, going := make(chan struct{}), make(chan struct{})
 	undelivered := make(chan Request, 1)
 	_, path := serve(t, ServerOptions{
-		Lookup: func(_ context.Context, r Request) (int, error) {
+		Lookup: func(ctx context.Context, r Request) (int, error) {
 			if r.ID == "late" {
 				began <- struct{}{}
-				<-going
+				select {
+				case <-going:
+				case <-ctx.Done(): // the test has failed
+				}
 				return 8, nil
 			}
 			return 4, nil
@@ -424,7 +427,7 @@ func TestAnswersThatLie(t *testing.T) {
 	<-done
 }
 
-// TestPeersThatHashOtherwise: the cause of looks-ups that never find anything is named.
+// TestPeersThatHashOtherwise: the cause of look-ups that never find anything is named.
 func TestPeersThatHashOtherwise(t *testing.T) {
 	own := kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4}
 	for name, c := range map[string]struct {
