@@ -37,6 +37,7 @@ var floors = [][]string{
 	{"tier/memory", "tier/disk", "tier/redis", "encoder/safetensors"},
 	{"tier/internal/volume"}, // a program
 	{"encoder"},
+	{"internal/values"}, // for the protocols of values, with and without the daemon
 	{"encoder/warm", "internal/location"},
 	{"kv"},
 	{"mmcache"},
@@ -44,6 +45,7 @@ var floors = [][]string{
 	{"engine/zmq"},
 	{"daemon/internal/process", "daemon/internal/fair"}, // with the registry: for each protocol of the daemon
 	{"daemon/internal/registry"},
+	{"daemon/internal/sessionless"}, // for each protocol of values
 	{"daemon/wire"},
 	{"daemon/client"},
 	{"daemon"},

@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/ringcache/ringcache/daemon/internal/sessionless"
+)
+
+// plainProtocol is a protocol whose clients get and put whole values, as a setting names its addresses.
+type plainProtocol struct {
+	key       string // of the setting, and the name of the protocol in the registry
+	space     string // of its values
+	addresses []string
+	server    func(r *runner, p *sessionless.Protocol) protocolServer
+}
+
+// plain are these protocols.
+func (c Config) plain() []plainProtocol {
+	return []plainProtocol{}
+}
+
+// plainService serves such a protocol.
+type plainService struct {
+	listening
+	protocol *sessionless.Protocol
+	server   protocolServer
+}
+
+// openPlain opens those of these protocols that are configured.
+func (r *runner) openPlain(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			r.shutdownPlain(ctx) // nobody is served yet, so it does not wait
+			err = errors.Join(err, r.closePlain())
+		}
+	}()
+	for _, x := range r.config.plain() {
+		if len(x.addresses) == 0 {
+			continue
+		}
+		s := &plainService{listening: listening{key: x.key}}
+		s.protocol = sessionless.New(sessionless.Options{
+			Name: x.key, Space: x.space, Registry: r.registry, Rooms: r.rooms, Store: r.levels.store, Logger: r.log,
+		})
+		s.server = x.server(r, s.protocol)
+		r.plain = append(r.plain, s)
+		for _, text := range x.addresses {
+			network, address, err := parsePlain(text, r.config.ValuesAny)
+			if err == nil {
+				err = s.listen(ctx, network, address, s.server)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkPlain reports that clients can't find a socket any more.
+func (r *runner) checkPlain() error {
+	var errs []error
+	for _, s := range r.plain {
+		errs = append(errs, s.check())
+	}
+	return errors.Join(errs...)
+}
+
+// shutdownPlain lets what is under way end, until ctx ends.
+func (r *runner) shutdownPlain(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, s := range r.plain {
+		all.Go(func() { s.server.Shutdown(ctx) })
+	}
+	all.Wait()
+}
+
+// closePlain closes what is open, and removes sockets.
+func (r *runner) closePlain() error {
+	var errs []error
+	for _, s := range r.plain {
+		errs = append(errs, s.close())
+	}
+	return errors.Join(errs...)
+}
