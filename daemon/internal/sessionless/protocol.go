@@ -1,8 +1,10 @@
 package sessionless
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -75,7 +77,7 @@ type Conn struct {
 	wake     chan struct{}
 }
 
-// Enter makes a connection one of the daemon's. It needs a Leave. end is called when the process of the connection
+// Enter makes a connection one of the daemon's. It needs a Close. end is called when the process of the connection
 // has ended, and must not wait. The errors are those of the registry, and are logged.
 func (p *Protocol) Enter(raw net.Conn, end func()) (*Conn, error) {
 	p.counts.accepted.Add(1)
@@ -114,8 +116,8 @@ func (p *Protocol) enter(raw net.Conn, end func()) (*Conn, error) {
 	return c, nil
 }
 
-// Leave ends an Enter, with all that the connection pins and reserves.
-func (c *Conn) Leave() {
+// Close ends an Enter, with all that the connection pins and reserves. The connection stays open.
+func (c *Conn) Close() {
 	for rest := []string{lease}; len(rest) > 0; {
 		var err error
 		if rest, err = c.session.Release(rest); err != nil {
@@ -127,22 +129,34 @@ func (c *Conn) Leave() {
 	c.protocol.counts.open.Add(-1)
 }
 
-// Got counts values that a client has asked for: found, or not.
-func (c *Conn) Got(hits, misses int) {
-	c.protocol.counts.hits.Add(int64(hits))
-	c.protocol.counts.misses.Add(int64(misses))
-	c.session.Count(c.protocol.o.Space, registry.Use{Hits: int64(hits), Misses: int64(misses)}, false)
+// Get is Values.Get, and counts.
+func (c *Conn) Get(ctx context.Context, k tier.Key, use func(o tier.Object, b []byte) error) error {
+	found := false
+	err := c.Values.Get(ctx, k, func(o tier.Object, b []byte) error {
+		found = true
+		return use(o, b)
+	})
+	if found {
+		c.protocol.counts.hits.Add(1)
+		c.session.Count(c.protocol.o.Space, registry.Use{Hits: 1}, false)
+	} else {
+		c.protocol.counts.misses.Add(1)
+		c.session.Count(c.protocol.o.Space, registry.Use{Misses: 1}, false)
+	}
+	return err
 }
 
-// Stored counts a value that a client has put, with the answer of Put.
-func (c *Conn) Stored(err error) {
+// Put is Values.Put, and counts.
+func (c *Conn) Put(ctx context.Context, o tier.Object, body io.Reader) error {
+	err := c.Values.Put(ctx, o, body)
 	if err != nil {
 		c.protocol.counts.dropped.Add(1)
 		c.session.Count(c.protocol.o.Space, registry.Use{}, false)
-		return
+		return err
 	}
 	c.protocol.counts.stored.Add(1)
 	c.session.Count(c.protocol.o.Space, registry.Use{Stored: 1}, false)
+	return nil
 }
 
 // holder is a Conn as its Values see it: each call is a request of the session, in a turn of the process.
