@@ -149,7 +149,7 @@ def test_connectors(ports):
                 value = r.randbytes(torch.Size(shape).numel() * dtype.itemsize)
                 for side in sides:
                     o = side.memory.allocate(torch.Size(shape), dtype, fmt)
-                    memoryview(o.byte_array)[:] = value
+                    memoryview(o.byte_array).cast("B")[:] = value
                     side.run(side.all[at].put(key, o))
                     o.ref_count_down()
                     assert side.run(side.all[at].exists(key)), n  # it is stored before another connection asks
