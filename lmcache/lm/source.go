@@ -19,6 +19,8 @@ const (
 )
 
 // source is another server, which is asked for what this one does not have: so it is drained by what is asked for.
+//
+// See docs/decisions.md, "An old server of lm:// is drained by what is asked for".
 type source struct {
 	s       *Server
 	form    Form
