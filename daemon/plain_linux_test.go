@@ -76,7 +76,7 @@ func TestLMInTheDaemon(t *testing.T) {
 	_, v, err := client.Get(ctx, lmKey, nil)
 	require.NoError(t, err)
 	require.Equal(t, "value", string(v))
-	collected := `# HELP ringcache_values_total Values that such clients got (hit), did not get (miss), and put (stored), and those that had no room or did not come whole (dropped).
+	collected := `# HELP ringcache_values_total Values of such clients: hit, miss, stored, and dropped: without room, or cut short.
 # TYPE ringcache_values_total counter
 ringcache_values_total{protocol="lm",result="dropped"} 0
 ringcache_values_total{protocol="lm",result="hit"} 1

@@ -111,7 +111,8 @@ type lmLiar struct {
 func (l *lmLiar) connection() (n int, err error) {
 	form := []lm.Form{lm.Located, lm.Located, lm.Typed, lm.Untyped}[l.rng.IntN(4)]
 	var sent []byte
-	for n = 0; n < 1+l.rng.IntN(40); n++ {
+	n = 1 + l.rng.IntN(40)
+	for range n {
 		sent = append(sent, l.request(form)...)
 	}
 	if l.rng.IntN(3) == 0 {
