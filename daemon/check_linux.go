@@ -56,6 +56,17 @@ func (c Config) Check(ctx context.Context) []Finding {
 	if len(c.LMCache) > 0 {
 		look("lmcache", func() (string, error) { return lmcache.CheckState(c.lmcacheFile()) })
 	}
+	for _, x := range c.plain() {
+		for _, text := range x.addresses {
+			look(x.key, func() (string, error) {
+				network, address, err := parsePlain(text, c.ValuesAny)
+				if err != nil {
+					return "", err
+				}
+				return checkAddress(ctx, x.key, network, address)
+			})
+		}
+	}
 	look("http", func() (string, error) {
 		if c.HTTP == httpOff {
 			return "off", nil
@@ -140,14 +151,19 @@ func checkLMCache(ctx context.Context, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if a.network == "unix" {
-		return tryPath(a.address, "lmcache")
+	return checkAddress(ctx, "lmcache", a.network, a.address)
+}
+
+// checkAddress looks at an address of a unix socket or of TCP. key is the setting.
+func checkAddress(ctx context.Context, key, network, address string) (string, error) {
+	if network == "unix" {
+		return tryPath(address, key)
 	}
-	l, err := a.listen(ctx)
+	l, err := listenTCP(ctx, key, address)
 	if err != nil {
 		return "", err
 	}
-	return text + " is free", l.Close()
+	return address + " is free", l.Close()
 }
 
 // tryPath looks at the folder of a socket, at its lock, and for somebody who listens. It makes no socket: clients

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -45,33 +44,11 @@ func parseLMCache(text string) (lmcacheAddress, error) {
 	return lmcacheAddress{}, fmt.Errorf("%q is not grpc+unix:///PATH or ipc:///PATH, with a path of at most %d bytes, and not grpc://127.0.0.1:PORT or tcp://127.0.0.1:PORT", text, maxSocket)
 }
 
-// lmcacheCarrier serves LMCache's clients by gRPC or by ZMQ.
-type lmcacheCarrier interface {
-	Serve(l net.Listener) error
-	Shutdown(ctx context.Context)
-}
-
-// listen listens at an address that is no path.
-func (a lmcacheAddress) listen(ctx context.Context) (net.Listener, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, a.network, a.address)
-	if err != nil {
-		return nil, fmt.Errorf("lmcache: %w; give another address", err)
-	}
-	return l, nil
-}
-
 // lmcacheService serves LMCache's clients. A nil one serves nobody.
 type lmcacheService struct {
+	listening
 	server    *lmcache.Server
-	grpc, zmq lmcacheCarrier
-	sockets   []*socket
-	listeners []lmcacheListener
-}
-
-type lmcacheListener struct {
-	net.Listener
-	carrier lmcacheCarrier
+	grpc, zmq protocolServer
 }
 
 // lmcacheFile is where the protocol keeps what outlives the daemon.
@@ -104,7 +81,9 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 	if err != nil {
 		return nil, err
 	}
-	s := &lmcacheService{server: server, grpc: lmcache.NewGRPC(server), zmq: lmcache.NewZMQ(server)}
+	s := &lmcacheService{
+		listening: listening{key: "lmcache"}, server: server, grpc: lmcache.NewGRPC(server), zmq: lmcache.NewZMQ(server),
+	}
 	r.server.layouts = server.Layouts
 	defer func() {
 		if err != nil {
@@ -121,52 +100,26 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 		if a.zmq {
 			carrier = s.zmq
 		}
-		if a.network == "unix" {
-			socket, err := makeSocket(ctx, a.address)
-			if err != nil {
-				return nil, fmt.Errorf("lmcache: %w", err)
-			}
-			s.sockets = append(s.sockets, socket)
-			for _, l := range socket.listeners {
-				s.listeners = append(s.listeners, lmcacheListener{l, carrier})
-			}
-			continue
-		}
-		l, err := a.listen(ctx)
-		if err != nil {
+		if err := s.listen(ctx, a.network, a.address, carrier); err != nil {
 			return nil, err
 		}
-		s.listeners = append(s.listeners, lmcacheListener{l, carrier})
 	}
 	return s, nil
 }
 
 // serve serves all listeners.
 func (s *lmcacheService) serve(tasks *sync.WaitGroup, failed chan<- error) {
-	if s == nil {
-		return
-	}
-	for _, l := range s.listeners {
-		tasks.Go(func() {
-			if err := l.carrier.Serve(l.Listener); err != nil {
-				failed <- fmt.Errorf("the listener at %s: %w", l.Addr(), err)
-			}
-		})
+	if s != nil {
+		s.listening.serve(tasks, failed)
 	}
 }
 
-// check reports that clients can't find a socket any more. A listener that fails ends the daemon, as ours do.
+// check reports that clients can't find a socket any more.
 func (s *lmcacheService) check() error {
 	if s == nil {
 		return nil
 	}
-	var errs []error
-	for _, socket := range s.sockets {
-		if err := socket.check(); err != nil {
-			errs = append(errs, fmt.Errorf("lmcache: %w", err))
-		}
-	}
-	return errors.Join(errs...)
+	return s.listening.check()
 }
 
 // shutdown lets calls that are under way end, until ctx ends.
@@ -185,14 +138,5 @@ func (s *lmcacheService) close() error {
 	if s == nil {
 		return nil
 	}
-	var errs []error
-	for _, l := range s.listeners {
-		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
-			errs = append(errs, err)
-		}
-	}
-	for _, socket := range s.sockets {
-		errs = append(errs, socket.close())
-	}
-	return errors.Join(errs...)
+	return s.listening.close()
 }

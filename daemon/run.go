@@ -116,7 +116,8 @@ type runner struct {
 	server   *Server
 	socket   *socket
 	lmcache  *lmcacheService // nil if it is not configured
-	phase    atomic.Int32    // see phaseOpening
+	plain    []*plainService
+	phase    atomic.Int32 // see phaseOpening
 	probe    probe
 }
 
@@ -184,6 +185,10 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.lmcache.close()) }()
+	if err := r.openPlain(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.closePlain()) }()
 	return r.serve(ctx)
 }
 
@@ -200,7 +205,11 @@ func (r *runner) serve(ctx context.Context) error {
 	defer tasks.Wait()
 	background, stop := context.WithCancel(context.Background())
 	defer stop()
-	failed := make(chan error, len(r.socket.listeners)+len(r.config.LMCache))
+	listeners := len(r.socket.listeners) + len(r.config.LMCache)
+	for _, s := range r.plain {
+		listeners += len(s.listeners)
+	}
+	failed := make(chan error, listeners)
 	for _, l := range r.socket.listeners {
 		tasks.Go(func() {
 			if err := r.server.Serve(l); err != nil {
@@ -209,6 +218,9 @@ func (r *runner) serve(ctx context.Context) error {
 		})
 	}
 	r.lmcache.serve(&tasks, failed)
+	for _, s := range r.plain {
+		s.serve(&tasks, failed)
+	}
 	tasks.Go(func() { r.giveBack(background) })
 	r.levels.fresh = false
 	r.phase.Store(phaseServing)
@@ -220,6 +232,11 @@ func (r *runner) serve(ctx context.Context) error {
 	}
 	if len(r.config.LMCache) > 0 {
 		where = append(where, "lmcache", strings.Join(r.config.LMCache, ","))
+	}
+	for _, x := range r.config.plain() {
+		if len(x.addresses) > 0 {
+			where = append(where, x.key, strings.Join(x.addresses, ","))
+		}
 	}
 	r.log.Info("serving", append(where, "http", r.config.HTTP, "pid", os.Getpid())...)
 	if r.config.Prefault {
@@ -274,6 +291,7 @@ func (r *runner) drain() error {
 		err = nil
 	}
 	r.lmcache.shutdown(ctx)
+	r.shutdownPlain(ctx)
 	r.registry.Close() // all leases stay as they are
 	left, drainErr := r.levels.store.Drain(ctx)
 	switch {

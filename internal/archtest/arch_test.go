@@ -37,6 +37,7 @@ var floors = [][]string{
 	{"tier/memory", "tier/disk", "tier/redis", "encoder/safetensors"},
 	{"tier/internal/volume"}, // a program
 	{"encoder"},
+	{"internal/values"}, // for the protocols of values, with and without the daemon
 	{"encoder/warm", "internal/location"},
 	{"kv"},
 	{"lmcache/config"},
@@ -45,11 +46,13 @@ var floors = [][]string{
 	{"lmcache/engine", "lmcache/lookup"},
 	{"kv/directory"},
 	{"lmcache/controller", "lmcache/coordinator", "lmcache/kvevents"},
+	{"lmcache/lm"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
 	{"daemon/internal/process", "daemon/internal/fair"}, // with the registry: for each protocol of the daemon
 	{"daemon/internal/registry"},
+	{"daemon/internal/sessionless"}, // for each protocol of values
 	{"daemon/wire"},
 	{"daemon/client"},
 	{"daemon"},
@@ -65,7 +68,7 @@ var floors = [][]string{
 	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/explore", "fuzz/linear", "fuzz/fault", "fuzz/corpus"},
 	{"fuzz/system"},
 	{"internal/soak"}, // a program
-	{"cmd/ringcache", "examples", "examples/demo", "examples/customserver", "examples/embedding", "examples/frontend", "examples/tiers", "interop/lockstep", "interop/encoder", "interop/kv", "interop/lmcacheengine", "interop/lookup", "interop/e2e", "scripts/wiregen"},
+	{"cmd/ringcache", "examples", "examples/demo", "examples/customserver", "examples/embedding", "examples/frontend", "examples/tiers", "interop/lockstep", "interop/encoder", "interop/kv", "interop/lm", "interop/lmcacheengine", "interop/lookup", "interop/e2e", "scripts/wiregen"},
 }
 
 // source is one Go file with what it imports.

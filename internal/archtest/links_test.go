@@ -78,6 +78,7 @@ var (
 		"lmcache/controller":     events,
 		"lmcache/coordinator":    chunks,
 		"lmcache/kvevents":       events,
+		"lmcache/lm":             chunks,
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),

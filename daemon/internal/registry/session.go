@@ -198,6 +198,17 @@ func (u *Session) within(name string, do func(l *lease)) error {
 	return nil
 }
 
+// While calls do in a request, so that neither the end of the process nor another connection ends meanwhile what the
+// session has: who reads from a connection into a reservation relies on that. do must not call the session.
+func (u *Session) While(do func()) error {
+	if _, err := u.begin(""); err != nil {
+		return err
+	}
+	defer u.s.request.Unlock()
+	do()
+	return nil
+}
+
 // Leave ends the use of a session. Its leases stay, but for a process whose death can't be
 // noticed: that has the grace time to come back.
 func (u *Session) Leave() {

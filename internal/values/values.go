@@ -1,0 +1,263 @@
+package values
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/ringcache/ringcache/tier"
+)
+
+// Store is what Values needs of a tier.Store.
+type Store interface {
+	Stat(ctx context.Context, keys []tier.Key) []tier.Located
+	Delete(ctx context.Context, keys []tier.Key) []error
+}
+
+// Holder has what a connection pins and reserves. Its methods are those of tier.StoreLease, which keeps the names
+// of what it holds by itself.
+type Holder interface {
+	Pin(keys []tier.Key) []tier.Placed
+	Unpin(keys []tier.Key)
+	Reserve(objects []tier.Object) []tier.Placed
+	Commit(keys []tier.Key) []error
+	Abort(keys []tier.Key) []error
+	// While calls do, and nobody but the caller and the clock ends meanwhile what is held. do must not call the
+	// holder. An error says that do was not called.
+	While(do func()) error
+}
+
+// Options are what Values are made of. All fields but Patience are needed.
+type Options struct {
+	Store  Store
+	Holder Holder
+	// ID is unique among all Values over the store, and without a zero byte. It is a part of the names of reservations
+	// that are never committed.
+	ID string
+	// Patience is the longest wait for a lower level; 0 is half a minute.
+	Patience time.Duration
+}
+
+// Values are the values of a store, as one connection gets and puts them.
+type Values struct{ o Options }
+
+// New returns Values.
+func New(o Options) *Values {
+	if o.Patience == 0 {
+		o.Patience = 30 * time.Second
+	}
+	return &Values{o}
+}
+
+// ErrSlow reports that a lower level did not answer in time.
+var ErrSlow = fmt.Errorf("values: a lower level did not answer in time: %w", tier.ErrUnavailable)
+
+// firstWait and lastWait are the times between two questions whether a value was fetched.
+const (
+	firstWait = 200 * time.Microsecond
+	lastWait  = 20 * time.Millisecond
+)
+
+// patienceInUse is how long a value that is to be replaced may be in use.
+const patienceInUse = time.Second
+
+// Get calls use with a value in memory, which is only valid and unchanged until use returns. The errors are that of
+// use, and of tier: ErrNotFound, also with ErrUnavailable; ErrReserved of what is being stored; ErrFull of
+// what has no room in memory.
+func (v *Values) Get(ctx context.Context, k tier.Key, use func(o tier.Object, b []byte) error) error {
+	p, err := v.Pin(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer v.Unpin(k)
+	if held := v.o.Holder.While(func() { err = use(p.Object, p.Bytes) }); held != nil {
+		return held
+	}
+	return err
+}
+
+// Pin pins a value in memory, and waits until it was fetched, until Unpin. The errors are those of Get.
+func (v *Values) Pin(ctx context.Context, k tier.Key) (tier.Placed, error) {
+	keys := []tier.Key{k}
+	wait, until := firstWait, time.Now().Add(v.o.Patience)
+	for {
+		p := v.o.Holder.Pin(keys)[0]
+		if !errors.Is(p.Err, tier.ErrPending) || errors.Is(p.Err, tier.ErrReserved) {
+			return p, p.Err
+		}
+		late := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			late.Stop()
+			v.o.Holder.Unpin(keys)
+			return tier.Placed{}, context.Cause(ctx)
+		case <-late.C:
+		}
+		if !time.Now().Before(until) {
+			v.o.Holder.Unpin(keys)
+			return tier.Placed{}, ErrSlow
+		}
+		wait = min(2*wait, lastWait)
+	}
+}
+
+// Unpin ends a Pin.
+func (v *Values) Unpin(k tier.Key) { v.o.Holder.Unpin([]tier.Key{k}) }
+
+// Stat describes a value, of whatever level has it. The errors are those of tier.Store.Stat.
+func (v *Values) Stat(ctx context.Context, k tier.Key) (tier.Object, error) {
+	found := v.o.Store.Stat(ctx, []tier.Key{k})[0]
+	return found.Object, found.Err
+}
+
+// Delete deletes a value from all levels. The errors are those of tier.Store.Delete.
+func (v *Values) Delete(ctx context.Context, k tier.Key) error {
+	return v.o.Store.Delete(ctx, []tier.Key{k})[0]
+}
+
+// Put stores a value, whose bytes are read from body straight into memory, and replaces another one under its key: see
+// the page of the package. What has no room is not read. Nothing is stored unless all bytes have come. The errors are
+// those of body, io.ErrUnexpectedEOF if it ended early, and of tier: ErrFull, ErrTooLarge; ErrPending of what somebody
+// else is storing; and ErrInUse of another value that somebody reads, which stays. How much of body was read is not
+// said.
+func (v *Values) Put(ctx context.Context, o tier.Object, body io.Reader) error {
+	switch was, err := v.Stat(ctx, o.Key); {
+	case errors.Is(err, tier.ErrPending):
+		return err
+	case err == nil && !same(was, o):
+		if err := v.makeWay(ctx, o.Key); err != nil {
+			return err
+		}
+	}
+	err := v.store(o, body)
+	if errors.Is(err, tier.ErrExists) {
+		return v.compare(ctx, o, body)
+	}
+	return err
+}
+
+// makeWay deletes a value that is to be replaced. Somebody may just have been sent its last byte, and be about to unpin
+// it, so makeWay waits a little for that.
+func (v *Values) makeWay(ctx context.Context, k tier.Key) error {
+	for wait, until := firstWait, time.Now().Add(patienceInUse); ; wait = min(2*wait, lastWait) {
+		err := v.Delete(ctx, k)
+		switch {
+		case errors.Is(err, tier.ErrNotFound):
+			return nil
+		case !errors.Is(err, tier.ErrInUse) || !time.Now().Before(until):
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// same reports whether two objects of a key have one description.
+func same(a, b tier.Object) bool { return a.Size == b.Size && bytes.Equal(a.Note, b.Note) }
+
+// store stores a value that is not in memory.
+func (v *Values) store(o tier.Object, body io.Reader) error {
+	if err := v.reserve(o, func(b []byte) error { return readAll(body, b) }); err != nil {
+		return err
+	}
+	return v.commit(o.Key)
+}
+
+// reserve reserves room and fills it. After an error there is no reservation.
+func (v *Values) reserve(o tier.Object, fill func(b []byte) error) error {
+	p := v.o.Holder.Reserve([]tier.Object{o})[0]
+	if p.Err != nil {
+		return p.Err
+	}
+	var err error
+	if held := v.o.Holder.While(func() { err = fill(p.Bytes) }); held != nil {
+		err = held
+	}
+	if err != nil {
+		v.o.Holder.Abort([]tier.Key{o.Key})
+	}
+	return err
+}
+
+// commit publishes what was reserved, and pins it no longer.
+func (v *Values) commit(k tier.Key) error {
+	keys := []tier.Key{k}
+	err := v.o.Holder.Commit(keys)[0]
+	if err == nil {
+		v.o.Holder.Unpin(keys)
+	}
+	return err
+}
+
+// readAll fills b.
+func readAll(body io.Reader, b []byte) error {
+	_, err := io.ReadFull(body, b)
+	if errors.Is(err, io.EOF) && len(b) > 0 {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// pieces are memory to compare with.
+var pieces = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// compare reads a value that memory has under its key with the same description, and replaces that if its bytes
+// differ.
+func (v *Values) compare(ctx context.Context, o tier.Object, body io.Reader) error {
+	p, err := v.Pin(ctx, o.Key)
+	if err != nil {
+		return err
+	}
+	defer v.Unpin(o.Key) // a second time is fine
+	if !same(p.Object, o) {
+		return fmt.Errorf("values: somebody else stores value %v: %w", o.Key, tier.ErrPending)
+	}
+	piece := pieces.Get().(*[64 << 10]byte)
+	defer pieces.Put(piece)
+	equal, more := 0, []byte(nil) // so many bytes are equal, and these come behind them
+	held := v.o.Holder.While(func() {
+		for equal < len(p.Bytes) && err == nil {
+			more = piece[:min(len(piece), len(p.Bytes)-equal)]
+			if err = readAll(body, more); err != nil || !bytes.Equal(more, p.Bytes[equal:equal+len(more)]) {
+				return
+			}
+			equal += len(more)
+		}
+	})
+	if err = errors.Join(err, held); err != nil || equal == len(p.Bytes) {
+		return err
+	}
+	return v.replace(ctx, o, p.Bytes[:equal], more, body)
+}
+
+// replace stores other bytes under a key, which the caller pins: head, of the pinned ones, then more, then body. They
+// are all there before the old ones are deleted.
+//
+// See docs/decisions.md, "A value of lm:// is replaced by deleting it".
+func (v *Values) replace(ctx context.Context, o tier.Object, head, more []byte, body io.Reader) error {
+	other := o
+	other.Name = "replacing " + v.o.ID // it is never committed, so nobody finds it
+	var whole []byte
+	err := v.reserve(other, func(b []byte) error {
+		n := copy(b, head)
+		n += copy(b[n:], more)
+		whole = b
+		return readAll(body, b[n:])
+	})
+	if err != nil {
+		return err
+	}
+	defer v.o.Holder.Abort([]tier.Key{other.Key})
+	v.Unpin(o.Key)
+	if err := v.makeWay(ctx, o.Key); err != nil {
+		return err
+	}
+	return v.store(o, bytes.NewReader(whole))
+}
