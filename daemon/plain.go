@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/ringcache/ringcache/daemon/internal/sessionless"
+	"github.com/ringcache/ringcache/lmcache/resp"
 )
 
 // plainProtocol is a protocol whose clients get and put whole values, as a setting names its addresses.
@@ -13,12 +14,12 @@ type plainProtocol struct {
 	key       string // of the setting, and the name of the protocol in the registry
 	space     string // of its values
 	addresses []string
-	server    func(r *runner, p *sessionless.Protocol) protocolServer
+	server    func(r *runner, p *sessionless.Protocol) (protocolServer, error)
 }
 
 // plain are these protocols.
 func (c Config) plain() []plainProtocol {
-	return []plainProtocol{}
+	return []plainProtocol{{"resp", resp.Space, c.RESP, respServer}}
 }
 
 // plainService serves such a protocol.
@@ -44,7 +45,9 @@ func (r *runner) openPlain(ctx context.Context) (err error) {
 		s.protocol = sessionless.New(sessionless.Options{
 			Name: x.key, Space: x.space, Registry: r.registry, Rooms: r.rooms, Store: r.levels.store, Logger: r.log,
 		})
-		s.server = x.server(r, s.protocol)
+		if s.server, err = x.server(r, s.protocol); err != nil {
+			return err
+		}
 		r.plain = append(r.plain, s)
 		for _, text := range x.addresses {
 			network, address, err := parsePlain(text, r.config.ValuesAny)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"io"
 	"net"
 	"testing"
 	"time"
@@ -15,8 +14,23 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// FuzzInput: whatever a client sends, the server answers whole answers, ends the connection only where the protocol is
-// broken or the client says so, and has nothing left of it.
+// recorded is a connection of a client that sends its input and no more.
+type recorded struct {
+	in     *bytes.Reader
+	out    bytes.Buffer
+	closed chan struct{}
+}
+
+func (c *recorded) Read(p []byte) (int, error)     { return c.in.Read(p) }
+func (c *recorded) Write(p []byte) (int, error)    { return c.out.Write(p) }
+func (c *recorded) Close() error                   { close(c.closed); return nil }
+func (*recorded) LocalAddr() net.Addr              { return &net.UnixAddr{} }
+func (*recorded) RemoteAddr() net.Addr             { return &net.UnixAddr{} }
+func (*recorded) SetDeadline(time.Time) error      { return nil }
+func (*recorded) SetReadDeadline(time.Time) error  { return nil }
+func (*recorded) SetWriteDeadline(time.Time) error { return nil }
+
+// FuzzInput: whatever a client sends, the server answers whole answers, and has nothing left of it.
 func FuzzInput(f *testing.F) {
 	for _, seed := range [][]byte{
 		encode("PING"), encode("SET", "k", "value"), encode("GET", "k"), encode("EXISTS", "k", "k"), encode("HELLO", "3", "AUTH", "default", "x", "SETNAME", "a"),
@@ -29,30 +43,20 @@ func FuzzInput(f *testing.F) {
 		memory := tiertest.NewMap(tiertest.MapOptions{Name: "memory", Capacity: 64 << 10})
 		store, err := tier.Open(t.Context(), tier.Options{Memory: memory})
 		require.NoError(t, err)
-		s, err := New(Options{Store: store, Space: space, Flush: true, Patience: 20 * time.Millisecond})
+		s, err := New(Options{Store: store, Space: space, Flush: true})
 		require.NoError(t, err)
-		here, there := net.Pipe()
-		s.accept(there)
-		go func() {
-			_, _ = here.Write(input)
-			_, _ = here.Write(encode("QUIT"))
-		}()
-		in := bufio.NewReader(here)
+		c := &recorded{in: bytes.NewReader(input), closed: make(chan struct{})}
+		s.accept(c)
+		<-c.closed
+		s.Shutdown(context.Background())
+		in := bufio.NewReader(&c.out)
 		for {
 			if _, err := in.Peek(1); err != nil {
 				break
 			}
 			answer, err := readAnswer(in)
-			if err != nil { // it was cut by the end of the connection, if at all
-				require.ErrorIs(t, err, io.ErrUnexpectedEOF, "%q", answer)
-				break
-			}
-			if len(answer) > 1<<20 {
-				t.Fatal("an answer is large")
-			}
+			require.NoError(t, err, "%q", answer)
 		}
-		_ = here.Close()
-		s.Shutdown(context.Background())
 		require.Empty(t, s.readers.busy)
 		require.Empty(t, s.writers.busy)
 		require.Empty(t, s.pins.at)

@@ -16,6 +16,9 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
+// Space is the space of the values of `ringcache serve`.
+const Space = "lmcache resp"
+
 // Options describe a Server. Store and Space are needed.
 type Options struct {
 	Store *tier.Store
