@@ -3,9 +3,12 @@ package daemon
 import (
 	"context"
 	"errors"
+	"math"
+	"net"
 	"sync"
 
 	"github.com/ringcache/ringcache/daemon/internal/sessionless"
+	"github.com/ringcache/ringcache/lmcache/lm"
 	"github.com/ringcache/ringcache/lmcache/resp"
 )
 
@@ -19,7 +22,15 @@ type plainProtocol struct {
 
 // plain are these protocols.
 func (c Config) plain() []plainProtocol {
-	return []plainProtocol{{"resp", resp.Space, c.RESP, respServer}}
+	return []plainProtocol{{"lm", lm.Space, c.LM, lmServer}, {"resp", resp.Space, c.RESP, respServer}}
+}
+
+// lmServer returns a server of lm://. How many connections there may be is the registry's matter.
+func lmServer(r *runner, p *sessionless.Protocol) (protocolServer, error) {
+	return lm.NewServer(lm.Options{
+		Open:           func(raw net.Conn, end func()) (lm.Store, error) { return p.Enter(raw, end) },
+		MaxConnections: math.MaxInt, Logger: r.log,
+	})
 }
 
 // plainService serves such a protocol.
@@ -87,4 +98,26 @@ func (r *runner) closePlain() error {
 		errs = append(errs, s.close())
 	}
 	return errors.Join(errs...)
+}
+
+// Metrics of these protocols, which have the name of the setting as a label.
+var (
+	mPlainOpen     = gauge("value_connections", "Connections of clients that get and put whole values.", "protocol")
+	mPlainAccepted = counter("value_connections_accepted_total", "Connections of such clients that were accepted.", "protocol")
+	mPlainRefused  = counter("value_connections_refused_total", "Connections of such clients that were closed at once.", "protocol")
+	mPlainValues   = counter("values_total", "Values that such clients got (hit), did not get (miss), and put (stored), and those that had no room or did not come whole (dropped).", "protocol", "result")
+)
+
+// collectPlain collects what clients of these protocols do.
+func (r *runner) collectPlain(send func(m metric, v float64, labels ...string)) {
+	for _, s := range r.plain {
+		n := s.protocol.Counts()
+		send(mPlainOpen, float64(n.Connections), s.key)
+		send(mPlainAccepted, float64(n.Accepted), s.key)
+		send(mPlainRefused, float64(n.Refused), s.key)
+		send(mPlainValues, float64(n.Hits), s.key, "hit")
+		send(mPlainValues, float64(n.Misses), s.key, "miss")
+		send(mPlainValues, float64(n.Stored), s.key, "stored")
+		send(mPlainValues, float64(n.Dropped), s.key, "dropped")
+	}
 }

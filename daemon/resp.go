@@ -21,7 +21,7 @@ func respServer(r *runner, p *sessionless.Protocol) (protocolServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resp: %w", err)
 	}
-	s, err := resp.New(resp.Options{
+	s, err := resp.NewServer(resp.Options{
 		Store: r.levels.store, Space: resp.Space, Pins: pins,
 		Open: func(raw net.Conn, end func()) (resp.Store, error) { return p.Enter(raw, end) },
 		User: r.config.RESPUser, Password: password.reveal(), Flush: r.config.RESPFlush,

@@ -80,7 +80,7 @@ func (s Sources) Load() (Config, error) {
 		c.httpKey = fromLMCache(s.Environ, layers)
 	}
 	if len(layers["resp"].texts) > 0 && layers["resp"].texts[0] != "" && layers["resp-password-file"].origin == byDefault {
-		c.respPassword = secretOf(variable(s.Environ, "LMCACHE_RESP_PASSWORD"))
+		c.respPassword = secretOf(environment(s.Environ, "LMCACHE_RESP_PASSWORD"))
 	}
 	spoiled := map[string]bool{}
 	for _, x := range settings {
@@ -142,10 +142,10 @@ const byDefault = "default"
 const fileVariable = "RINGCACHE_CONFIG"
 
 // fileOf returns the path of the file that the environment names.
-func fileOf(environ []string) string { return variable(environ, fileVariable) }
+func fileOf(environ []string) string { return environment(environ, fileVariable) }
 
-// variable returns what the environment has for a name: the last one counts.
-func variable(environ []string, name string) (text string) {
+// environment returns what the environment has for a name: the last one counts.
+func environment(environ []string, name string) (text string) {
 	for _, e := range environ {
 		if value, ok := strings.CutPrefix(e, name+"="); ok {
 			text = value

@@ -66,6 +66,7 @@ var (
 		"daemon/client":          msgpack,
 		"encoder/warm":           {"golang.org/x/sync"},
 		"kv":                     chunks,
+		"lmcache/lm":             chunks,
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),

@@ -59,6 +59,12 @@ func (l *Lease) drop(keys []tier.Key) {
 	}
 }
 
+// Close ends the lease, with all that it holds.
+func (l *Lease) Close() {
+	clear(l.held)
+	l.drop(nil)
+}
+
 // Pin implements Holder.
 func (l *Lease) Pin(keys []tier.Key) []tier.Placed {
 	if err := l.open(); err != nil {

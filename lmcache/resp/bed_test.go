@@ -52,7 +52,7 @@ func newBed(t testing.TB, memory int64, lower bool, change func(*Options)) *bed 
 	if change != nil {
 		change(&ro)
 	}
-	b.server, err = New(ro)
+	b.server, err = NewServer(ro)
 	require.NoError(t, err)
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -43,7 +43,7 @@ func FuzzInput(f *testing.F) {
 		memory := tiertest.NewMap(tiertest.MapOptions{Name: "memory", Capacity: 64 << 10})
 		store, err := tier.Open(t.Context(), tier.Options{Memory: memory})
 		require.NoError(t, err)
-		s, err := New(Options{Store: store, Space: space, Flush: true})
+		s, err := NewServer(Options{Store: store, Space: space, Flush: true})
 		require.NoError(t, err)
 		c := &recorded{in: bytes.NewReader(input), closed: make(chan struct{})}
 		s.accept(c)

@@ -109,8 +109,8 @@ type Server struct {
 	last      uint64 // ID of a connection
 }
 
-// New makes a server, which serves nobody yet. Shutdown ends it.
-func New(o Options) (*Server, error) {
+// NewServer makes a server, which serves nobody yet. Shutdown ends it.
+func NewServer(o Options) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
