@@ -40,7 +40,7 @@ var floors = [][]string{
 	{"internal/values"}, // for the protocols of values, with and without the daemon
 	{"encoder/warm", "internal/location"},
 	{"kv"},
-	{"lmcache/lm"},
+	{"lmcache/lm", "lmcache/resp"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

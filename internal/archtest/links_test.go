@@ -67,6 +67,7 @@ var (
 		"encoder/warm":           {"golang.org/x/sync"},
 		"kv":                     chunks,
 		"lmcache/lm":             chunks,
+		"lmcache/resp":           nil,
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),
