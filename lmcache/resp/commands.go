@@ -67,11 +67,10 @@ func (c *conn) auth() error {
 	return nil
 }
 
-// wrongPassword answers a wrong password, and ends the connection: who guesses has to connect anew each time.
+// wrongPassword answers a wrong password. The connection goes on, as one of Redis does: a client may have sent more.
 func (c *conn) wrongPassword() {
 	c.server.counts.wrongPasswords.Add(1)
 	c.server.refused.Warn(c.server.o.Logger, "resp: a client has another password", "from", c.net.RemoteAddr())
-	c.ended = true
 	c.error(wrongPassword)
 }
 

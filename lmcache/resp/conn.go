@@ -130,7 +130,7 @@ func (c *conn) command() error {
 	if !kept {
 		c.plain = false
 		c.error("ERR unknown command")
-		return c.skipArgs(n - 1)
+		return c.skipArgs(n-1, c.mostOf())
 	}
 	name := c.words.at(0)
 	return c.run(strings.ToUpper(string(name[:min(len(name), 32)])), n-1)
@@ -155,13 +155,13 @@ func (c *conn) run(name string, n int64) error {
 	switch {
 	case !known:
 		c.error("ERR unknown command '%.32q'", name)
-		return c.skipArgs(n)
+		return c.skipArgs(n, c.mostOf())
 	case n < int64(cmd.least) || cmd.most >= 0 && n > int64(cmd.most):
 		c.error("ERR wrong number of arguments for '%s' command", strings.ToLower(name))
-		return c.skipArgs(n)
+		return c.skipArgs(n, c.mostOf())
 	case !c.authed && !cmd.before:
 		c.error("NOAUTH Authentication required.")
-		return c.skipArgs(n)
+		return c.skipArgs(n, c.mostOf())
 	case cmd.stream != nil:
 		return cmd.stream(c, n)
 	}

@@ -142,9 +142,9 @@ func (r *reader) end() error {
 }
 
 // skipArgs reads past whole arguments.
-func (r *reader) skipArgs(n int64) error {
+func (r *reader) skipArgs(n, most int64) error {
 	for range n {
-		size, err := r.length(maxValue)
+		size, err := r.length(most)
 		if err == nil {
 			err = r.skip(size)
 		}

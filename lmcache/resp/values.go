@@ -260,7 +260,7 @@ func (c *conn) set(n int64) error {
 	if err := body.rest(); err != nil { // of the connection
 		return err
 	}
-	if err := c.skipArgs(n - 2); err != nil {
+	if err := c.skipArgs(n-2, c.mostOf()); err != nil {
 		return err
 	}
 	if why == nil {
