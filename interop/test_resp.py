@@ -92,7 +92,7 @@ class Connectors:
         from lmcache.v1.storage_backend.connector import CreateConnector
         from lmcache.v1.storage_backend.local_cpu_backend import LocalCPUBackend
         self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
         config = LMCacheEngineConfig.from_defaults(chunk_size=16, remote_url=url)
         metadata = LMCacheMetadata("org/model", 1, 1, 0, 0, torch.bfloat16, (2, 2, 16, 1, 4), False)
@@ -105,11 +105,13 @@ class Connectors:
         return asyncio.run_coroutine_threadsafe(call, self.loop).result(PATIENCE)
 
     def close(self):
+        # LMCache's own close waits for the loop on which it runs, so it would never return.
         for c in self.all:
-            self.run(c.close())
+            client = getattr(getattr(c, "_connector", c), "client", None)
+            if client is not None:
+                client.close()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join()
-        self.loop.close()
 
 
 def described(o):

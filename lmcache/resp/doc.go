@@ -19,8 +19,8 @@
 // answer of another length leaves its connection out of step, for ever, and a nil makes it wait for ever. It asks EXISTS
 // before each GET, often on another connection. So:
 //
-//   - EXISTS that answers yes has the object in memory, and pins it for [Options].PinTime, within bounds. A GET of
-//     the connection ends its pin.
+//   - EXISTS that answers yes has the object in memory, and pins it for [Options].PinTime, within bounds. The
+//     next GET of it ends the pin.
 //   - A connection that has sent nothing but AUTH, EXISTS, GET, SET and DEL is taken for the native client, and gets
 //     errors of the length that it reads: "-NO" to SET, and "-N" to DEL, where another client gets a sentence.
 //   - If that connection has asked EXISTS, and a GET is about an object that EXISTS has affirmed and that is gone all
@@ -33,11 +33,12 @@
 // # Concurrency and memory
 //
 // A connection is served by one goroutine, one command at a time; pipelined commands are answered in order. A connection
-// takes 32 KiB of buffers, and up to 128 KiB more while it sends a command with many keys, or SET overwrites a value. Values
-// are never on the heap. Whoever does not go on to read or write within a command for 30 s is disconnected.
+// takes 32 KiB of buffers, and up to 128 KiB more while it sends a command with many keys. Values are never on the heap, but
+// for 64 KiB with which SET compares. Whoever does not go on to read or write within a command for 30 s
+// ([Options].Patience) is disconnected, as is who takes more than 4 minutes for one.
 //
-// SET of a key that has the same bytes already changes nothing. Other bytes take the place of the old ones in one step:
-// others see the old or the new value. A SET that breaks off changes nothing.
+// SET of a key that has the same bytes already changes nothing. Other bytes take the place of the old ones when all of them
+// have come. A SET that breaks off changes nothing. SETs of one key follow each other.
 //
 // # Errors
 //
