@@ -41,6 +41,7 @@ type Config struct {
 	LMCacheBodies    bool     `name:"lmcache-bodies" default:"false" help:"Send KV within messages even to engines that could map the segment; LMCache 0.5.7 only."`
 
 	LM               []string `name:"lm" placeholder:"HOST:PORT" help:"Where LMCache's lm:// connector finds this daemon in place of lmcache_server: HOST:PORT on loopback, or unix:///PATH."`
+	LMFrom           string   `name:"lm-from" placeholder:"HOST:PORT" help:"An lmcache_server that is asked for what clients of lm want and the daemon does not have, which then stores it."`
 	RESP             []string `name:"resp" placeholder:"HOST:PORT" help:"Where clients of Redis find this daemon, LMCache's RESP and Redis connectors among them: HOST:PORT on loopback, or unix:///PATH."`
 	RESPUser         string   `name:"resp-user" default:"default" placeholder:"USER" help:"User of clients of Redis, if there is a password."`
 	RESPPasswordFile string   `name:"resp-password-file" placeholder:"FILE" help:"File with the password that clients of Redis must send."`

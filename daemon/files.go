@@ -23,7 +23,7 @@ const (
 	baseFiles = 40
 	leastHTTP = 8
 
-	plainFiles   = 2 // of an address of lm: its listener and its lock
+	plainFiles   = 6 // of an address of lm: its listener and its lock, and connections to the server of lm-from
 	lmcacheFiles = 3 // of an address of LMCache's protocol: its listener, its lock, and the file of engines while it is written
 
 	mostRedis    = 16 // as package redis has it

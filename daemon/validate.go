@@ -62,6 +62,14 @@ func (c Config) problems() []problem {
 		}
 		taken[a.address] = true
 	}
+	if c.LMFrom != "" {
+		if host, port, err := net.SplitHostPort(c.LMFrom); err != nil || host == "" || port == "" {
+			wrong("lm-from", "%q is not HOST:PORT", c.LMFrom)
+		}
+		if len(c.LM) == 0 {
+			wrong("lm-from", "is set, and lm is not: name the address for clients by lm")
+		}
+	}
 	for _, x := range c.plain() {
 		for _, text := range x.addresses {
 			_, address, err := parsePlain(text, c.ValuesAny)

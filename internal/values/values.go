@@ -62,6 +62,9 @@ const (
 	lastWait  = 20 * time.Millisecond
 )
 
+// patienceInUse is how long a value that is to be replaced may be in use.
+const patienceInUse = time.Second
+
 // Get calls use with a value in memory, which is only valid and unchanged until use returns. The errors are that of
 // use, and of tier: ErrNotFound, also with ErrUnavailable; ErrReserved of what is being stored; ErrFull of
 // what has no room in memory.
@@ -126,7 +129,7 @@ func (v *Values) Put(ctx context.Context, o tier.Object, body io.Reader) error {
 	case errors.Is(err, tier.ErrPending):
 		return err
 	case err == nil && !same(was, o):
-		if err := v.Delete(ctx, o.Key); err != nil && !errors.Is(err, tier.ErrNotFound) {
+		if err := v.makeWay(ctx, o.Key); err != nil {
 			return err
 		}
 	}
@@ -135,6 +138,25 @@ func (v *Values) Put(ctx context.Context, o tier.Object, body io.Reader) error {
 		return v.compare(ctx, o, body)
 	}
 	return err
+}
+
+// makeWay deletes a value that is to be replaced. Somebody may just have been sent its last byte, and be about to unpin
+// it, so makeWay waits a little for that.
+func (v *Values) makeWay(ctx context.Context, k tier.Key) error {
+	for wait, until := firstWait, time.Now().Add(patienceInUse); ; wait = min(2*wait, lastWait) {
+		err := v.Delete(ctx, k)
+		switch {
+		case errors.Is(err, tier.ErrNotFound):
+			return nil
+		case !errors.Is(err, tier.ErrInUse) || !time.Now().Before(until):
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // same reports whether two objects of a key have one description.
@@ -217,6 +239,8 @@ func (v *Values) compare(ctx context.Context, o tier.Object, body io.Reader) err
 
 // replace stores other bytes under a key, which the caller pins: head, of the pinned ones, then more, then body. They
 // are all there before the old ones are deleted.
+//
+// See docs/decisions.md, "A value of lm:// is replaced by deleting it".
 func (v *Values) replace(ctx context.Context, o tier.Object, head, more []byte, body io.Reader) error {
 	other := o
 	other.Name = "replacing " + v.o.ID // it is never committed, so nobody finds it
@@ -232,7 +256,7 @@ func (v *Values) replace(ctx context.Context, o tier.Object, head, more []byte, 
 	}
 	defer v.o.Holder.Abort([]tier.Key{other.Key})
 	v.Unpin(o.Key)
-	if err := v.Delete(ctx, o.Key); err != nil && !errors.Is(err, tier.ErrNotFound) {
+	if err := v.makeWay(ctx, o.Key); err != nil {
 		return err
 	}
 	return v.store(o, bytes.NewReader(whole))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ var ErrMiss = fmt.Errorf("lm: no such value: %w", tier.ErrNotFound)
 
 // ClientOptions describe a Client. Address is needed.
 type ClientOptions struct {
-	Address string // HOST:PORT
+	Address string // HOST:PORT, or unix:///PATH
 	Form    Form   // of the server's headers, which a client can't find out
 	// MaxValue is the most bytes of a value that is received; 0 is 1 GiB.
 	MaxValue int64
@@ -200,8 +201,12 @@ func (c *Client) connect(ctx context.Context) error {
 	if c.raw != nil {
 		return nil
 	}
-	d := net.Dialer{Timeout: c.o.DialTime}
-	raw, err := d.DialContext(ctx, "tcp", c.o.Address)
+	d, network := net.Dialer{Timeout: c.o.DialTime}, "tcp"
+	address, unix := strings.CutPrefix(c.o.Address, "unix://")
+	if unix {
+		network = "unix"
+	}
+	raw, err := d.DialContext(ctx, network, address)
 	if err != nil {
 		return err
 	}

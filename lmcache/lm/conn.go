@@ -126,7 +126,8 @@ func (c *conn) answer(q *Request) error {
 		return c.get(ctx, k)
 	case Exist:
 		_, err := c.store.Stat(ctx, k)
-		return c.send(&Reply{Code: codeOf(err == nil), Meta: nothing}, nil)
+		found := err == nil || c.server.from.has(ctx, c.form, k)
+		return c.send(&Reply{Code: codeOf(found), Meta: nothing}, nil)
 	case Health:
 		return c.send(&Reply{Code: Success, Meta: nothing}, nil)
 	default: // List: a client waits for an answer, which stock servers do not send
@@ -153,6 +154,9 @@ func (c *conn) get(ctx context.Context, k tier.Key) error {
 		return c.send(&p, b)
 	})
 	if err != nil && !sent {
+		if p, value, found := c.server.from.fetch(ctx, c.form, k, c.store); found {
+			return c.send(&p, value)
+		}
 		return c.send(&Reply{Code: Fail, Meta: nothing}, nil)
 	}
 	return err

@@ -31,7 +31,7 @@
 //   - A negative length ends the connection. LMCache's server stores such a value.
 //   - Memory is bounded: values without room are received and dropped, and old values are evicted, or found in lower
 //     levels. LMCache's server keeps everything.
-//   - A value that is being sent to somebody can't be replaced at that moment: the new one is dropped.
+//   - A value that is being sent to somebody for longer than a second is not replaced: the new one is dropped.
 //   - Keys of releases up to 0.3.5, FMT@MODEL@WORLD@WORKER@HASH, are taken in headers of today's form, too.
 //
 // What can't be read ends the connection without a reply, as with LMCache's server. A client may be silent between

@@ -90,6 +90,15 @@ func TestHeadersAreLMCaches(t *testing.T) {
 	}
 }
 
+// TestNegativeNumbersAreNoText: a header of today's form with the dimension -1 was taken for one of another form.
+func TestNegativeNumbersAreNoText(t *testing.T) {
+	for _, n := range []int32{-1, -2, -1 << 31} {
+		b, err := Located.AppendRequest(nil, &Request{Put, "m@1@0@ff@half", 1, Meta{1, 2, [4]int32{1, 1, 1, n}}, 0})
+		require.NoError(t, err)
+		require.Equal(t, Located, recognize(b))
+	}
+}
+
 func TestKeysHaveOneSpelling(t *testing.T) {
 	for _, x := range []struct {
 		form Form

@@ -50,7 +50,10 @@ func recognize(b []byte) Form {
 	return Located
 }
 
-func isText(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c < ' ' }) }
+// isText reports whether bytes can be of a text in UTF-8 without control characters.
+func isText(b []byte) bool {
+	return !slices.ContainsFunc(b, func(c byte) bool { return c < ' ' || c > 0xf4 })
+}
 
 // Command is what a request asks for.
 type Command int32

@@ -26,7 +26,10 @@ type Options struct {
 	// MoveTime is how long the rest of a header, or a value, may be on its way; 0 is two minutes. Between requests
 	// a client may be silent for as long as it likes.
 	MoveTime time.Duration
-	Logger   *slog.Logger // nil is silent
+	// From, if not nil, is another server, such as LMCache's own one that this one takes the place of. What a client asks
+	// for and this server does not have is asked of that one, and stored.
+	From   *ClientOptions
+	Logger *slog.Logger // nil is silent
 }
 
 // Validate reports what is wrong with options, as an fs.ErrInvalid.
@@ -39,13 +42,15 @@ func (o Options) Validate() error {
 
 // Server serves lm://. Its methods may be called from any goroutine.
 type Server struct {
-	o   Options
-	odd loglimit.Limit // what ends a connection
-	big loglimit.Limit // what is not stored
+	o    Options
+	from *source        // nil without From
+	odd  loglimit.Limit // what ends a connection
+	big  loglimit.Limit // what is not stored
 
 	ctx     context.Context //nolint:containedctx // of all requests
 	end     context.CancelFunc
 	running sync.WaitGroup // listeners and connections
+	ended   sync.Once
 
 	mu        sync.Mutex // guards what follows
 	listeners map[net.Listener]struct{}
@@ -71,6 +76,9 @@ func NewServer(o Options) (*Server, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{o: o, listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{}}
+	if o.From != nil {
+		s.from = newSource(s, *o.From)
+	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -179,4 +187,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	defer stop()
 	s.running.Wait()
 	s.end()
+	if s.from != nil {
+		s.ended.Do(s.from.close)
+	}
 }

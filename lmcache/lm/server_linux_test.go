@@ -156,6 +156,22 @@ func TestValueInUseStays(t *testing.T) {
 	require.Equal(t, "new", string(got))
 }
 
+// TestReplacedRightBehindGet: the server may still pin a value when its client has all of it. A Put on another connection
+// at that moment was dropped.
+func TestReplacedRightBehindGet(t *testing.T) {
+	b := newBed(t, bedOptions{})
+	one, other, ctx := b.client(Located), b.client(Located), t.Context()
+	for n := range 300 {
+		want := bytes.Repeat([]byte{byte(n)}, n%3)
+		require.NoError(t, other.Put(ctx, key, meta, want))
+		require.NoError(t, other.Health(ctx)) // it is stored
+		_, v, err := one.Get(ctx, key, nil)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(v), n)
+	}
+	require.NotContains(t, b.log.String(), "was not stored")
+}
+
 // TestCutPutLeavesNothing: a value is there when all of it has come, and its room is free again if it did not.
 func TestCutPutLeavesNothing(t *testing.T) {
 	b := newBed(t, bedOptions{})

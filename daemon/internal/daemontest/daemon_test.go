@@ -36,7 +36,8 @@ type daemonRole struct {
 	Size    int64
 	Disk    bool
 	Grace   time.Duration
-	LMCache bool          // serves LMCache's protocol, else ours
+	LMCache bool          // serves LMCache's protocol, or
+	LM      bool          // lm://, else ours
 	Limits  daemon.Limits // of ours
 }
 
@@ -103,13 +104,17 @@ func (r *daemonRole) serve() (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }()
 	say("store")
 	var server served
-	if r.LMCache {
+	if r.LMCache || r.LM {
 		all, err2 := r.registry(store, level)
 		if err2 != nil {
 			return err2
 		}
 		defer func() { err = errors.Join(err, all.Check()); all.Close() }()
-		server, err = r.newLMCache(all, store, level)
+		if r.LM {
+			server, err = r.newLM(all, store)
+		} else {
+			server, err = r.newLMCache(all, store, level)
+		}
 	} else {
 		var s *daemon.Server
 		s, err = daemon.NewServer(daemon.ServerOptions{Store: store, Memory: level, ShmDir: r.Dir, Grace: r.Grace, Limits: r.Limits})

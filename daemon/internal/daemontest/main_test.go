@@ -29,6 +29,9 @@ type role struct {
 
 	KVClient *kvClientRole
 	KVLiar   *kvLiarRole
+
+	LMClient *lmClientRole
+	LMLiar   *lmLiarRole
 }
 
 func TestMain(m *testing.M) {
@@ -57,6 +60,10 @@ func TestMain(m *testing.M) {
 		r.KVClient.run()
 	case r.KVLiar != nil:
 		r.KVLiar.run()
+	case r.LMClient != nil:
+		r.LMClient.run()
+	case r.LMLiar != nil:
+		r.LMLiar.run()
 	}
 }
 
