@@ -104,7 +104,9 @@ func TestPassword(t *testing.T) {
 	}
 	p = b.dial()
 	p.send("SET", "k", strings.Repeat("x", maxValueBefore+1))
+	require.True(t, strings.HasPrefix(p.answer(), "-NOAUTH "))
 	require.True(t, strings.HasPrefix(p.answer(), "-ERR Protocol error: an argument of 16385 bytes"))
+	p.ended()
 	require.Equal(t, uint64(4), b.server.Counts().WrongPasswords)
 }
 
