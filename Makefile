@@ -105,7 +105,7 @@ test-vllm: bin/ringcache
 
 test-lmcache: bin/ringcache
 	env=$$(interop/setup.sh); for release in $$(interop/e2e/lmcache.sh); do echo "$${release%%=*}"; \
-		PYTHONPATH=$${release#*=} RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop/test_lmcache_tools.py interop/test_lmcache_engine.py interop/test_config.py interop/test_lmcache_directory.py -q -rs || exit 1; \
+		PYTHONPATH=$${release#*=} RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop/test_lmcache_tools.py interop/test_lmcache_engine.py interop/test_config.py interop/test_lmcache_directory.py interop/test_lookup.py interop/test_lm.py interop/test_resp.py -q -rs || exit 1; \
 	done
 
 # Engines one after the other: about 40 minutes for all of it.

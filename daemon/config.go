@@ -40,9 +40,14 @@ type Config struct {
 	LMCacheEngine    string   `name:"lmcache-engine" placeholder:"WORD" help:"A word for what engines do not register, such as the release of vLLM: KV is shared only under the same word."`
 	LMCacheBodies    bool     `name:"lmcache-bodies" default:"false" help:"Send KV within messages even to engines that could map the segment; LMCache 0.5.7 only."`
 
-	LM        []string `name:"lm" placeholder:"HOST:PORT" help:"Where LMCache's lm:// connector finds this daemon in place of lmcache_server: HOST:PORT on loopback, or unix:///PATH."`
-	LMFrom    string   `name:"lm-from" placeholder:"HOST:PORT" help:"An lmcache_server that is asked for what clients of lm want and the daemon does not have, which then stores it."`
-	ValuesAny bool     `name:"values-any" default:"false" help:"Allow addresses for lm that other machines reach. There is no password, and nothing is encrypted."`
+	LM               []string `name:"lm" placeholder:"HOST:PORT" help:"Where LMCache's lm:// connector finds this daemon in place of lmcache_server: HOST:PORT on loopback, or unix:///PATH."`
+	LMFrom           string   `name:"lm-from" placeholder:"HOST:PORT" help:"An lmcache_server that is asked for what clients of lm want and the daemon does not have, which then stores it."`
+	RESP             []string `name:"resp" placeholder:"HOST:PORT" help:"Where clients of Redis find this daemon, LMCache's RESP and Redis connectors among them: HOST:PORT on loopback, or unix:///PATH."`
+	RESPUser         string   `name:"resp-user" default:"default" placeholder:"USER" help:"User of clients of Redis, if there is a password."`
+	RESPPasswordFile string   `name:"resp-password-file" placeholder:"FILE" help:"File with the password that clients of Redis must send."`
+	RESPFlush        bool     `name:"resp-flush" default:"false" help:"Let clients of Redis delete all values with FLUSHDB and FLUSHALL."`
+	respPassword     secret   // of LMCACHE_RESP_PASSWORD, without the file
+	ValuesAny        bool     `name:"values-any" default:"false" help:"Allow addresses for lm and resp that other machines reach. lm has no password, and nothing is encrypted."`
 
 	HTTP        string   `name:"http" default:"127.0.0.1:9401" placeholder:"HOST:PORT" help:"Address for /healthz, /readyz and /metrics, and with lmcache for paths of lmcache server, or off."`
 	HTTPAny     bool     `name:"http-any" default:"false" help:"Allow an address for HTTP that other machines reach. Nothing is encrypted."`

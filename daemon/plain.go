@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/sessionless"
 	"github.com/ringcache/ringcache/lmcache/lm"
+	"github.com/ringcache/ringcache/lmcache/resp"
 )
 
 // plainProtocol is a protocol whose clients get and put whole values, as a setting names its addresses.
@@ -21,7 +22,7 @@ type plainProtocol struct {
 
 // plain are these protocols.
 func (c Config) plain() []plainProtocol {
-	return []plainProtocol{{"lm", lm.Space, c.LM, lmServer}}
+	return []plainProtocol{{"lm", lm.Space, c.LM, lmServer}, {"resp", resp.Space, c.RESP, respServer}}
 }
 
 // lmServer returns a server of lm://. How many connections there may be is the registry's matter.

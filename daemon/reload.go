@@ -46,6 +46,9 @@ func (r *runner) tryReload() (changed []string, err error) {
 	if c.httpKey.reveal() != r.config.httpKey.reveal() {
 		refused = append(refused, "the key of HTTP is another one: that needs a restart")
 	}
+	if c.respPassword.reveal() != r.config.respPassword.reveal() {
+		refused = append(refused, "the password of resp is another one: that needs a restart")
+	}
 	for _, s := range settings {
 		before, after := s.texts(r.config), s.texts(c)
 		if slices.Equal(before, after) {

@@ -79,6 +79,9 @@ func (s Sources) Load() (Config, error) {
 	if len(layers["lmcache"].texts) > 0 && layers["lmcache"].texts[0] != "" {
 		c.httpKey = fromLMCache(s.Environ, layers)
 	}
+	if len(layers["resp"].texts) > 0 && layers["resp"].texts[0] != "" && layers["resp-password-file"].origin == byDefault {
+		c.respPassword = secretOf(environment(s.Environ, "LMCACHE_RESP_PASSWORD"))
+	}
 	spoiled := map[string]bool{}
 	for _, x := range settings {
 		v := layers[x.key]
@@ -139,14 +142,16 @@ const byDefault = "default"
 const fileVariable = "RINGCACHE_CONFIG"
 
 // fileOf returns the path of the file that the environment names.
-func fileOf(environ []string) string {
-	path := ""
+func fileOf(environ []string) string { return environment(environ, fileVariable) }
+
+// environment returns what the environment has for a name: the last one counts.
+func environment(environ []string, name string) (text string) {
 	for _, e := range environ {
-		if text, ok := strings.CutPrefix(e, fileVariable+"="); ok {
-			path = text
+		if value, ok := strings.CutPrefix(e, name+"="); ok {
+			text = value
 		}
 	}
-	return path
+	return text
 }
 
 // find returns the setting of a key, nil if there is none.

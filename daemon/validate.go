@@ -82,6 +82,15 @@ func (c Config) problems() []problem {
 			taken[address] = true
 		}
 	}
+	if _, err := c.respSecret(); err != nil {
+		wrong("resp-password-file", "%v", err)
+	}
+	if len(c.RESP) == 0 && (c.RESPPasswordFile != "" || c.RESPFlush) {
+		wrong("resp", "is not set, and other settings of it are: name an address by resp")
+	}
+	if c.RESPUser == "" {
+		wrong("resp-user", "is empty: AUTH without a user means the user default")
+	}
 	if len(c.LMCacheEngine) > maxLMCacheEngine || !utf8.ValidString(c.LMCacheEngine) {
 		wrong("lmcache-engine", "it has %d bytes, and %d of UTF-8 are the most", len(c.LMCacheEngine), maxLMCacheEngine)
 	}

@@ -46,7 +46,7 @@ var floors = [][]string{
 	{"lmcache/engine", "lmcache/lookup"},
 	{"kv/directory"},
 	{"lmcache/controller", "lmcache/coordinator", "lmcache/kvevents"},
-	{"lmcache/lm"},
+	{"lmcache/lm", "lmcache/resp"},
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

@@ -79,6 +79,7 @@ var (
 		"lmcache/coordinator":    chunks,
 		"lmcache/kvevents":       events,
 		"lmcache/lm":             chunks,
+		"lmcache/resp":           nil,
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),

@@ -34,7 +34,10 @@ const (
 	// record of leases above the memory level. kv is a capability: chunk hashes, LMCache's keys, what makes bytes fit,
 	// and the longest prefix. TokenDatabase and ParseTags are those of LMCache's in-process engine, kv/flow is what its
 	// connector decides, kv/paged and lmcache/engine move its KV: 11 layouts and 4 formats have a name each.
-	// lmcache/lookup is its scheduler's wire, and lmcache/config its options and what they mean here.
+	// lmcache/lookup is its scheduler's wire, and lmcache/config its options and what they mean here. lmcache/lm is a
+	// protocol with a name for each of its commands, codes and forms, lmcache/resp a server for clients of Redis.
+	// kv/directory knows who holds which chunks, and lmcache/controller, lmcache/coordinator and lmcache/kvevents are the
+	// wires by which engines report it.
 	topLevelLimit    = 590
 	withMethodsLimit = 1103
 )

@@ -103,10 +103,15 @@ func (p *Protocol) enter(raw net.Conn, end func()) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return p.join(client, end)
+}
+
+// join opens a session of a client, which leaves if there is none.
+func (p *Protocol) join(client *registry.Client, end func()) (*Conn, error) {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // it never fails
 	id := hex.EncodeToString(b)
-	session, err := all.Join(client, p.o.Name, id, p.o.Name, end)
+	session, err := p.o.Registry.Join(client, p.o.Name, id, p.o.Name, end)
 	if err != nil {
 		client.Leave()
 		return nil, err
