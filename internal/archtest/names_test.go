@@ -38,8 +38,8 @@ const (
 	// protocol with a name for each of its commands, codes and forms, lmcache/resp a server for clients of Redis.
 	// kv/directory knows who holds which chunks, and lmcache/controller, lmcache/coordinator and lmcache/kvevents are the
 	// wires by which engines report it.
-	topLevelLimit    = 590
-	withMethodsLimit = 1103
+	topLevelLimit    = 664
+	withMethodsLimit = 1229
 )
 
 // names counts the exported names of a package.
