@@ -450,15 +450,22 @@ func TestShutdown(t *testing.T) {
 	p.store(b, "a")
 	p.pin("kept", "a")
 	slow.slow.Store(true)
-	p.send(wire.Request{Op: wire.Pin, Lease: "l", Space: space, Names: []string{"a"}})
-	p.send(wire.Request{Op: wire.Pin, Lease: "m", Space: space, Names: []string{"a"}})
+	var both []byte // in one piece, so that the second one has been read
+	for _, lease := range []string{"l", "m"} {
+		p.id++
+		var err error
+		both, err = wire.AppendRequest(both, &wire.Request{ID: p.id, Op: wire.Pin, Lease: lease, Space: space, Names: []string{"a"}})
+		require.NoError(t, err)
+	}
+	_, err := p.conn.Write(both)
+	require.NoError(t, err)
 	<-slow.began
 	slow.slow.Store(false)
 	done := make(chan error, 1)
 	go func() { done <- b.server.Shutdown(context.Background()) }()
 	idle.ends()
 	require.NoError(t, <-b.served)
-	_, err := net.Dial("unix", b.socket)
+	_, err = net.Dial("unix", b.socket)
 	require.Error(t, err, "nobody listens")
 	select {
 	case <-done:
@@ -470,10 +477,10 @@ func TestShutdown(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, all(wire.StatusHit, 1), statuses(r.Items))
 	r, err = p.receive()
-	if err == nil { // it had arrived
-		require.Equal(t, wire.KindClosing, r.Error.Kind)
-		p.ends()
-	}
+	require.NoError(t, err)
+	require.NotNil(t, r.Error)
+	require.Equal(t, wire.KindClosing, r.Error.Kind)
+	p.ends()
 	require.NoError(t, <-done)
 	require.NoError(t, b.server.Shutdown(context.Background()), "again")
 	l, err := net.Listen("unix", b.socket)
