@@ -11,6 +11,11 @@
 // are known, and hashes the rest. Nothing is allocated for single chunks. [Chain.AppendBlock] is for blocks of vLLM
 // with extra keys: media, LoRA, salt.
 //
+// A [TokenDatabase] does it as LMCache's in-process engine: it returns the chunks of a request with their [EngineKey],
+// whole ones and perhaps a tail, or the segments between separators that LMCache blends. [ParseTags] reads the tags of
+// a request's options, which are part of such keys. [Hasher.Agree] finds out whether a peer hashes otherwise, and with
+// which PYTHONHASHSEED: such peers never find what the other one stores, and nothing else tells them.
+//
 // Media have no tokens of their own. [AppendPlaceholders] makes the values that LMCache's connector puts in their place.
 //
 // # Identity and keys

@@ -30,7 +30,7 @@ func newScratch(s Scheme) *scratch {
 	if s.Algorithm == BLAKE3 {
 		return &scratch{blake3: blake3.New()}
 	}
-	return &scratch{}
+	return &scratch{block: block{Tokens: []uint32{}}} // nil is no empty list in CBOR
 }
 
 // block is the tuple under a hash: the hash in front, the tokens, the extra keys.

@@ -110,7 +110,7 @@ func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 		"tier/disk":        {"Open", "Layout", "Native", "Level.Get"},
 		"tier/redis":       {"Open", "Layout", "Objects", "LMCache", "RESP"},
 		"encoder":          {"Manager", "Tree", "CheckIdentifier", "Fingerprint", "Identifier"},
-		"kv":               {"Scheme", "Chain.Set", "Layout.Space", "ObjectKey", "EngineKey", "LongestPrefix"},
+		"kv":               {"Scheme", "Chain.Set", "TokenDatabase", "Layout.Space", "ObjectKey", "EngineKey", "LongestPrefix"},
 		"daemon":           {"Server", "Config", "Run"},
 		"daemon/wire":      {"Hello", "Pin", "Reserve", "Release"},
 		"daemon/client":    {"Dial", "Client", "Client.Map"},
