@@ -1,0 +1,58 @@
+package rope
+
+import "golang.org/x/sys/cpu"
+
+// vectors reports whether the processor has what rotate_amd64.s uses.
+var vectors = cpu.X86.HasAVX2 && hasF16C()
+
+func hasF16C() bool
+
+//go:noescape
+func neoxF32AVX2(dst, src *byte, heads, pairs, stride int, cos, sin *float32)
+
+//go:noescape
+func gptjF32AVX2(dst, src *byte, heads, pairs, stride int, twins, signed *float32)
+
+//go:noescape
+func neoxF16AVX2(dst, src *byte, heads, pairs, stride int, cos, sin *float32)
+
+//go:noescape
+func gptjF16AVX2(dst, src *byte, heads, pairs, stride int, twins, signed *float32)
+
+//go:noescape
+func neoxBF16AVX2(dst, src *byte, heads, pairs, stride int, cos, sin *float32)
+
+//go:noescape
+func gptjBF16AVX2(dst, src *byte, heads, pairs, stride int, twins, signed *float32)
+
+// applyVectors rotates the heads of src, of which there is one at least, and reports whether it could.
+func (r Rotation) applyVectors(dst, src []byte, d DType) bool {
+	pairs, stride := len(r.cos), r.dim*d.Size()
+	heads := len(src) / stride
+	if r.pairing == GPTJ {
+		if !vectors || pairs%4 != 0 {
+			return false
+		}
+		switch d {
+		case F32:
+			gptjF32AVX2(&dst[0], &src[0], heads, pairs, stride, &r.twins[0], &r.signed[0])
+		case F16:
+			gptjF16AVX2(&dst[0], &src[0], heads, pairs, stride, &r.twins[0], &r.signed[0])
+		default:
+			gptjBF16AVX2(&dst[0], &src[0], heads, pairs, stride, &r.twins[0], &r.signed[0])
+		}
+		return true
+	}
+	if !vectors || pairs%8 != 0 {
+		return false
+	}
+	switch d {
+	case F32:
+		neoxF32AVX2(&dst[0], &src[0], heads, pairs, stride, &r.cos[0], &r.sin[0])
+	case F16:
+		neoxF16AVX2(&dst[0], &src[0], heads, pairs, stride, &r.cos[0], &r.sin[0])
+	default:
+		neoxBF16AVX2(&dst[0], &src[0], heads, pairs, stride, &r.cos[0], &r.sin[0])
+	}
+	return true
+}
