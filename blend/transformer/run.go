@@ -1,0 +1,198 @@
+package transformer
+
+import (
+	"math"
+
+	"github.com/ringcache/ringcache/blend"
+	"github.com/ringcache/ringcache/blend/rope"
+)
+
+// A Result is what a prompt gave.
+type Result struct {
+	// Logits are those of the rows that went through the last layer, whose numbers are Rows; the last row is the last token.
+	Logits [][]float32
+	Rows   []int
+	// Selected are the rows that were left behind each layer.
+	Selected [][]int
+	// Deviations are those of the last check, of its rows.
+	Deviations []float64
+	Work       blend.Work
+}
+
+// Prefill computes the KV of tokens whose first one is at a position, into kv, and their logits.
+func (m *Model) Prefill(kv blend.KV, tokens []int64, position int) (*Result, error) {
+	plan, err := blend.NewPlan(blend.PlanOptions{Layers: m.dims.Layers, Tokens: len(tokens)})
+	if err != nil {
+		return nil, err
+	}
+	return m.run(kv, tokens, position, plan, blend.Keys, nil)
+}
+
+// Blend computes what a plan for the prompt asks for. kv has the chunks of the prompt in their places. measure is what
+// deviations are computed of. before, if it is not nil, is called before each layer: what is in kv is needed from then on.
+func (m *Model) Blend(kv blend.KV, tokens []int64, plan *blend.Plan, measure blend.Measure, before func(layer int) error) (*Result, error) {
+	return m.run(kv, tokens, 0, plan, measure, before)
+}
+
+func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan, measure blend.Measure, before func(int) error) (*Result, error) {
+	if kv.Shape != m.Shape(kv.DType) || kv.Tokens != len(tokens) {
+		return nil, invalid("KV of %d tokens and %+v for a prompt of %d and %+v", kv.Tokens, kv.Shape, len(tokens), m.Shape(kv.DType))
+	}
+	for _, t := range tokens {
+		if t < 0 || t >= int64(m.dims.Vocabulary) {
+			return nil, invalid("token %d of %d", t, m.dims.Vocabulary)
+		}
+	}
+	out, err := &Result{}, error(nil)
+	var hidden []float32
+	for i := range m.layers {
+		if before != nil {
+			if err := before(i); err != nil {
+				return nil, err
+			}
+		}
+		step, err := plan.Step()
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			for _, row := range step.Rows {
+				d := m.dims.Hidden
+				hidden = append(hidden, m.embedding[int(tokens[row])*d:(int(tokens[row])+1)*d]...)
+			}
+		}
+		if step, hidden, err = m.step(kv, plan, step, hidden, position, measure, out); err != nil {
+			return nil, err
+		}
+		out.Selected = append(out.Selected, step.Attend)
+		out.Work.Add(m.dims, step)
+		out.Rows = step.Attend
+	}
+	logits := m.head.apply(m.normalize(hidden, m.norm))
+	for i := range out.Rows {
+		out.Logits = append(out.Logits, logits[i*m.dims.Vocabulary:(i+1)*m.dims.Vocabulary])
+	}
+	return out, err
+}
+
+// step computes a layer, and returns the step with what was selected, and the hidden states of these rows behind the layer.
+func (m *Model) step(
+	kv blend.KV, plan *blend.Plan, step blend.Step, hidden []float32, position int, measure blend.Measure, out *Result,
+) (blend.Step, []float32, error) {
+	l := &m.layers[step.Layer]
+	x := m.normalize(hidden, l.attentionNorm)
+	q, k, v := l.q.apply(x), l.k.apply(x), l.v.apply(x)
+	for i, row := range step.Rows {
+		r := m.table.At(position + row)
+		for _, part := range [][]float32{q[i*l.q.out : (i+1)*l.q.out], k[i*l.k.out : (i+1)*l.k.out]} {
+			if err := r.Floats(part, part); err != nil {
+				return step, nil, err
+			}
+		}
+	}
+	keys, values := encode(k, kv.DType), encode(v, kv.DType)
+	oldKeys, oldValues := kv.Keys(step.Layer), kv.Values(step.Layer)
+	if step.Check {
+		fresh, old := keys, oldKeys
+		if measure == blend.Values {
+			fresh, old = values, oldValues
+		}
+		out.Deviations = make([]float64, len(step.Rows))
+		if err := blend.Deviation(out.Deviations, fresh, pick(old, step.Rows, kv.Row()), l.k.out, kv.DType); err != nil {
+			return step, nil, err
+		}
+		var err error
+		if step, err = plan.Select(out.Deviations); err != nil {
+			return step, nil, err
+		}
+	}
+	written := places(step.Rows, step.Write)
+	if err := kv.Replace(oldKeys, step.Write, pick(keys, written, kv.Row())); err != nil {
+		return step, nil, err
+	}
+	if err := kv.Replace(oldValues, step.Write, pick(values, written, kv.Row())); err != nil {
+		return step, nil, err
+	}
+	attending := places(step.Rows, step.Attend)
+	q, hidden = pick(q, attending, l.q.out), pick(hidden, attending, m.dims.Hidden)
+	allKeys, allValues := decode(oldKeys, kv.DType), decode(oldValues, kv.DType)
+	attended := make([]float32, len(q))
+	for i, row := range step.Attend {
+		m.attend(attended[i*l.q.out:(i+1)*l.q.out], q[i*l.q.out:(i+1)*l.q.out], allKeys, allValues, row+1)
+	}
+	add(hidden, l.o.apply(attended))
+	y := m.normalize(hidden, l.mlpNorm)
+	gate, up := l.gate.apply(y), l.up.apply(y)
+	for i, g := range gate {
+		gate[i] = g / (1 + float32(math.Exp(-float64(g)))) * up[i]
+	}
+	add(hidden, l.down.apply(gate))
+	return step, hidden, nil
+}
+
+// attend computes attention of one token to the first n of all.
+func (m *Model) attend(dst, q, keys, values []float32, n int) {
+	size, row := m.dims.HeadDim, m.dims.HeadDim*m.dims.KVHeads
+	scale := float32(1 / math.Sqrt(float64(size)))
+	scores := make([]float32, n)
+	for h := range m.dims.Heads {
+		at := h / (m.dims.Heads / m.dims.KVHeads) * size // of the head of keys, in a row
+		query, to := q[h*size:(h+1)*size], dst[h*size:(h+1)*size]
+		top := float32(math.Inf(-1))
+		for i := range scores {
+			scores[i] = dot(query, keys[i*row+at:i*row+at+size]) * scale
+			top = max(top, scores[i])
+		}
+		var sum float32
+		for i, s := range scores {
+			scores[i] = float32(math.Exp(float64(s - top)))
+			sum += scores[i]
+		}
+		for i, s := range scores {
+			s /= sum
+			for j, v := range values[i*row+at : i*row+at+size] {
+				to[j] += float32(s * v)
+			}
+		}
+	}
+}
+
+func add(x, y []float32) {
+	for i := range x {
+		x[i] += y[i]
+	}
+}
+
+// pick returns a copy of rows of x.
+func pick[T any](x []T, rows []int, width int) []T {
+	out := make([]T, 0, len(rows)*width)
+	for _, r := range rows {
+		out = append(out, x[r*width:(r+1)*width]...)
+	}
+	return out
+}
+
+// places returns where the rows some are among the rows all; both rise.
+func places(all, some []int) []int {
+	out := make([]int, 0, len(some))
+	i := 0
+	for _, row := range some {
+		for all[i] != row {
+			i++
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+func encode(x []float32, d rope.DType) []byte {
+	b := make([]byte, len(x)*d.Size())
+	d.Encode(b, x)
+	return b
+}
+
+func decode(b []byte, d rope.DType) []float32 {
+	x := make([]float32, len(b)/d.Size())
+	d.Decode(x, b)
+	return x
+}
