@@ -128,7 +128,7 @@ func (p prompt) plan(t testing.TB, o blend.PlanOptions, layers int) *blend.Plan 
 
 func (p prompt) blend(t testing.TB, model *transformer.Model, kv blend.KV, m blend.Measure, o blend.PlanOptions) *transformer.Result {
 	t.Helper()
-	result, err := model.Blend(kv, p.tokens, p.plan(t, o, model.Dims().Layers), m, nil)
+	result, err := model.Blend(kv, p.tokens, p.plan(t, o, model.Dims().Layers), transformer.Options{Measure: m})
 	require.NoError(t, err)
 	return result
 }
@@ -145,4 +145,19 @@ func (p prompt) full(t testing.TB, model *transformer.Model, d rope.DType) (blen
 func clone(kv blend.KV) blend.KV {
 	kv.Bytes = slices.Clone(kv.Bytes)
 	return kv
+}
+
+// random blends, but for deviations that are drawn.
+func (p prompt) random(t testing.TB, model *transformer.Model, kv blend.KV, o blend.PlanOptions, r *rand.Rand) *transformer.Result {
+	t.Helper()
+	draw := func(_ int, rows []int) []float64 {
+		out := make([]float64, len(rows))
+		for i := range out {
+			out[i] = r.Float64()
+		}
+		return out
+	}
+	result, err := model.Blend(kv, p.tokens, p.plan(t, o, model.Dims().Layers), transformer.Options{Deviations: draw})
+	require.NoError(t, err)
+	return result
 }

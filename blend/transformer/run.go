@@ -19,22 +19,31 @@ type Result struct {
 	Work       blend.Work
 }
 
+// Options say how a prompt is blended.
+type Options struct {
+	// Measure is what deviations are computed of.
+	Measure blend.Measure
+	// Deviations, if it is not nil, returns those of the rows of a check, in place of the measure.
+	Deviations func(layer int, rows []int) []float64
+	// Before, if it is not nil, is called before each layer: what the KV has of the layer is needed from then on.
+	Before func(layer int) error
+}
+
 // Prefill computes the KV of tokens whose first one is at a position, into kv, and their logits.
 func (m *Model) Prefill(kv blend.KV, tokens []int64, position int) (*Result, error) {
 	plan, err := blend.NewPlan(blend.PlanOptions{Layers: m.dims.Layers, Tokens: len(tokens)})
 	if err != nil {
 		return nil, err
 	}
-	return m.run(kv, tokens, position, plan, blend.Keys, nil)
+	return m.run(kv, tokens, position, plan, Options{})
 }
 
-// Blend computes what a plan for the prompt asks for. kv has the chunks of the prompt in their places. measure is what
-// deviations are computed of. before, if it is not nil, is called before each layer: what is in kv is needed from then on.
-func (m *Model) Blend(kv blend.KV, tokens []int64, plan *blend.Plan, measure blend.Measure, before func(layer int) error) (*Result, error) {
-	return m.run(kv, tokens, 0, plan, measure, before)
+// Blend computes what a plan for the prompt asks for. kv has the chunks of the prompt in their places.
+func (m *Model) Blend(kv blend.KV, tokens []int64, plan *blend.Plan, o Options) (*Result, error) {
+	return m.run(kv, tokens, 0, plan, o)
 }
 
-func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan, measure blend.Measure, before func(int) error) (*Result, error) {
+func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan, o Options) (*Result, error) {
 	if kv.Shape != m.Shape(kv.DType) || kv.Tokens != len(tokens) {
 		return nil, invalid("KV of %d tokens and %+v for a prompt of %d and %+v", kv.Tokens, kv.Shape, len(tokens), m.Shape(kv.DType))
 	}
@@ -43,11 +52,11 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 			return nil, invalid("token %d of %d", t, m.dims.Vocabulary)
 		}
 	}
-	out, err := &Result{}, error(nil)
+	out := &Result{}
 	var hidden []float32
 	for i := range m.layers {
-		if before != nil {
-			if err := before(i); err != nil {
+		if o.Before != nil {
+			if err := o.Before(i); err != nil {
 				return nil, err
 			}
 		}
@@ -61,7 +70,7 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 				hidden = append(hidden, m.embedding[int(tokens[row])*d:(int(tokens[row])+1)*d]...)
 			}
 		}
-		if step, hidden, err = m.step(kv, plan, step, hidden, position, measure, out); err != nil {
+		if step, hidden, err = m.step(kv, plan, step, hidden, position, o, out); err != nil {
 			return nil, err
 		}
 		out.Selected = append(out.Selected, step.Attend)
@@ -72,12 +81,12 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 	for i := range out.Rows {
 		out.Logits = append(out.Logits, logits[i*m.dims.Vocabulary:(i+1)*m.dims.Vocabulary])
 	}
-	return out, err
+	return out, nil
 }
 
 // step computes a layer, and returns the step with what was selected, and the hidden states of these rows behind the layer.
 func (m *Model) step(
-	kv blend.KV, plan *blend.Plan, step blend.Step, hidden []float32, position int, measure blend.Measure, out *Result,
+	kv blend.KV, plan *blend.Plan, step blend.Step, hidden []float32, position int, o Options, out *Result,
 ) (blend.Step, []float32, error) {
 	l := &m.layers[step.Layer]
 	x := m.normalize(hidden, l.attentionNorm)
@@ -93,15 +102,10 @@ func (m *Model) step(
 	keys, values := encode(k, kv.DType), encode(v, kv.DType)
 	oldKeys, oldValues := kv.Keys(step.Layer), kv.Values(step.Layer)
 	if step.Check {
-		fresh, old := keys, oldKeys
-		if measure == blend.Values {
-			fresh, old = values, oldValues
-		}
-		out.Deviations = make([]float64, len(step.Rows))
-		if err := blend.Deviation(out.Deviations, fresh, pick(old, step.Rows, kv.Row()), l.k.out, kv.DType); err != nil {
+		var err error
+		if out.Deviations, err = m.deviations(kv, step, keys, values, o); err != nil {
 			return step, nil, err
 		}
-		var err error
 		if step, err = plan.Select(out.Deviations); err != nil {
 			return step, nil, err
 		}
@@ -128,6 +132,18 @@ func (m *Model) step(
 	}
 	add(hidden, l.down.apply(gate))
 	return step, hidden, nil
+}
+
+func (m *Model) deviations(kv blend.KV, step blend.Step, keys, values []byte, o Options) ([]float64, error) {
+	if o.Deviations != nil {
+		return o.Deviations(step.Layer, step.Rows), nil
+	}
+	fresh, old := keys, kv.Keys(step.Layer)
+	if o.Measure == blend.Values {
+		fresh, old = values, kv.Values(step.Layer)
+	}
+	out := make([]float64, len(step.Rows))
+	return out, blend.Deviation(out, fresh, pick(old, step.Rows, kv.Row()), kv.Heads*kv.HeadDim, kv.DType)
 }
 
 // attend computes attention of one token to the first n of all.
