@@ -78,7 +78,7 @@ func TestUnrotatedChunk(t *testing.T) {
 
 // TestDeviationsThatAreZero: in layer 0 nothing has seen other tokens, and the first chunk has seen all that is in front.
 func TestDeviationsThatAreZero(t *testing.T) {
-	model := randomModel(t, 3, nil)
+	model := randomModel(t, 3, func(c map[string]any) { c["num_hidden_layers"] = 4 })
 	p := documents(rand.New(rand.NewPCG(3, 3)), 512)
 	moved := p.move(t, model, rope.F32)
 	prefix := p.cover[0].End
@@ -108,12 +108,16 @@ func TestDeviationsThatAreZero(t *testing.T) {
 // TestRatioOneIsAWholePrefill, bit for bit, with logits, at any check layer, and with a prefix that is not computed.
 func TestRatioOneIsAWholePrefill(t *testing.T) {
 	for _, d := range []rope.DType{rope.F32, rope.F16, rope.BF16} {
-		model := randomModel(t, 4, nil)
+		model := randomModel(t, 4, func(c map[string]any) { c["num_hidden_layers"] = 4 })
 		p := documents(rand.New(rand.NewPCG(4, 4)), 512)
 		moved := p.move(t, model, d)
 		full, want := p.full(t, model, d)
 		require.NotEqual(t, full.Bytes, moved.Bytes)
-		for layer := range 3 {
+		checks := []int{1}
+		if d == rope.F32 {
+			checks = []int{0, 1, 2}
+		}
+		for _, layer := range checks {
 			for _, prefix := range []int{0, blend.Exact(p.cover)} {
 				kv := clone(moved)
 				got := p.blend(t, model, kv, blend.Keys, blend.PlanOptions{
@@ -130,7 +134,7 @@ func TestRatioOneIsAWholePrefill(t *testing.T) {
 
 // TestUnchangedKVStays: if what is reused is what a whole prefill computes, any selection gives it again, bit for bit.
 func TestUnchangedKVStays(t *testing.T) {
-	model := randomModel(t, 5, nil)
+	model := randomModel(t, 5, func(c map[string]any) { c["num_hidden_layers"] = 4 })
 	p := documents(rand.New(rand.NewPCG(5, 5)), 512)
 	full, want := p.full(t, model, rope.F32)
 	for _, ratio := range []float64{0, 0.05, 0.3, 0.8} {
@@ -155,7 +159,7 @@ func TestUnchangedKVStays(t *testing.T) {
 func TestSelectionBeatsRandom(t *testing.T) {
 	seeds := uint64(8)
 	if testing.Short() || raceDetector {
-		seeds = 2
+		seeds = 1
 	}
 	ratios := []float64{0.15, 0.25, 0.5, 0.75}
 	type way struct {

@@ -17,7 +17,7 @@ func Pipeline(ctx context.Context, layers, window int, load func(ctx context.Con
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
-	room, loaded := make(chan struct{}, window), make(chan int)
+	room, loaded := make(chan struct{}, window), make(chan int, window)
 	wg.Go(func() {
 		for layer := range layers {
 			select {
@@ -32,11 +32,7 @@ func Pipeline(ctx context.Context, layers, window int, load func(ctx context.Con
 				cancel(err)
 				return
 			}
-			select {
-			case loaded <- layer:
-			case <-ctx.Done():
-				return
-			}
+			loaded <- layer // has room, as room had
 		}
 	})
 	for range layers {
