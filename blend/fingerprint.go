@@ -97,10 +97,10 @@ func (x *Index) Add(document []int64) ([]Match, error) {
 		m := Match{Start: start, End: start + x.window}
 		tokens := document[m.Start:m.End]
 		var err error
-		if m.Name, err = x.name(tokens); err != nil {
+		if m.Name, err = x.Name(tokens); err != nil {
 			return nil, err
 		}
-		if err := x.add(Fingerprints(tokens, x.window)[0], m.Name); err != nil {
+		if err := x.Insert(Fingerprints(tokens, x.window)[0], m.Name); err != nil {
 			return nil, err
 		}
 		out = append(out, m)
@@ -108,7 +108,8 @@ func (x *Index) Add(document []int64) ([]Match, error) {
 	return out, nil
 }
 
-func (x *Index) name(tokens []int64) (string, error) {
+// Name returns the name of a chunk of these tokens.
+func (x *Index) Name(tokens []int64) (string, error) {
 	chain := x.hasher.NewChain()
 	if err := chain.SetTokens(tokens); err != nil {
 		return "", err
@@ -118,7 +119,8 @@ func (x *Index) name(tokens []int64) (string, error) {
 
 func slotOf(fingerprint uint64) uint32 { return uint32(fingerprint * base >> (64 - slotBits)) }
 
-func (x *Index) add(fingerprint uint64, name string) error {
+// Insert adds a chunk whose tokens are not here, by its fingerprint and its name.
+func (x *Index) Insert(fingerprint uint64, name string) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if _, ok := x.byName[name]; ok {
@@ -168,7 +170,7 @@ func (x *Index) Find(prompt []int64) ([]Match, error) {
 		if !x.may(f) {
 			continue
 		}
-		name, err := x.name(prompt[start : start+x.window])
+		name, err := x.Name(prompt[start : start+x.window])
 		if err != nil {
 			return nil, err
 		}

@@ -167,7 +167,8 @@ def main():
             print(f"step {step} documents {documents} loss {answer:.3f} help {helped[0]:.3f} {helped[1]:.3f} {helped[2]:.3f} {helped[3]:.3f} right {ema:.3f} {time.time() - start:.0f} s", flush=True)
         if step % 500 == 499:
             save(model)
-    save(model)
+            if documents == DOCUMENTS and ema > 0.99:
+                break
     model.half().float()
     with torch.no_grad():
         print("right with 16-bit weights:", np.mean([loss_of(model, helpers, *batch(rng, DOCUMENTS, 64))[2] for _ in range(8)]))
