@@ -1,8 +1,34 @@
 package blend
 
+import "encoding/json"
+
 // Dims are what of a model decides how much is computed: a decoder of the Llama family.
 type Dims struct {
 	Layers, Hidden, Heads, KVHeads, HeadDim, Intermediate, Vocabulary int
+}
+
+// ParseDims reads dimensions from a model's config.json.
+func ParseDims(config []byte) (Dims, error) {
+	var c struct {
+		Layers       int `json:"num_hidden_layers"`
+		Hidden       int `json:"hidden_size"`
+		Heads        int `json:"num_attention_heads"`
+		KVHeads      int `json:"num_key_value_heads"`
+		HeadDim      int `json:"head_dim"`
+		Intermediate int `json:"intermediate_size"`
+		Vocabulary   int `json:"vocab_size"`
+	}
+	if err := json.Unmarshal(config, &c); err != nil {
+		return Dims{}, invalid("no configuration of a model: %v", err)
+	}
+	d := Dims(c)
+	if d.KVHeads == 0 {
+		d.KVHeads = d.Heads
+	}
+	if d.HeadDim == 0 && d.Heads > 0 {
+		d.HeadDim = d.Hidden / d.Heads
+	}
+	return d, d.Validate()
 }
 
 // Validate reports what is wrong with dimensions.
@@ -11,6 +37,9 @@ func (d Dims) Validate() error {
 		if n < 1 || n > maxWidth {
 			return invalid("a model of %+v: each is 1 to %d", d, maxWidth)
 		}
+	}
+	if d.Heads%d.KVHeads != 0 {
+		return invalid("%d heads of queries for %d of keys", d.Heads, d.KVHeads)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
-"""Trains the tiny language model of retrieval.safetensors on a synthetic task, with torch:
+"""Trains the tiny language models of retrieval-*.safetensors on a synthetic task, with torch:
 
-    python blend/testdata/retrieval_train.py
+    python blend/testdata/retrieval_train.py late
+    python blend/testdata/retrieval_train.py early
 
 A prompt has documents of one subject each, with facts about it. The subject of about half of them is only a pronoun: it
 stands for the subject of the last document in front that has one by name. A question names subject and attribute:
@@ -9,12 +10,15 @@ stands for the subject of the last document in front that has one by name. A que
 
 So the KV of a document with a pronoun depends on the documents in front of it. Auxiliary losses, of which nothing is left
 in the weights, ask layers for the token in front and for the subject of a document, and a head where the answer stands: without them so
-small a model needs far more steps. The test in Go makes prompts by the same rules.
+small a model needs far more steps. They also decide where the subject is known: "late" has it at the pronoun behind
+layer 1 and at the values behind layer 2, "early" at the values behind layer 0, where a check at layer 1 can see it. The test
+in Go makes prompts by the same rules.
 """
 
 import json
 import math
 import pathlib
+import sys
 import time
 
 import numpy as np
@@ -28,6 +32,11 @@ SUBJECTS, ATTRIBUTES, VALUES, FILLERS = (8, 32), (40, 16), (56, 64), (120, 8)  #
 DOCUMENTS, FACTS, QUESTIONS = 8, 3, 8
 MODEL = dict(vocab_size=128, hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
              intermediate_size=128, rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True)
+LATE = sys.argv[1:] != ["early"]
+NAME = "retrieval-late" if LATE else "retrieval-early"
+FRONT, SUBJECT, OWNED = (0, 1, 2) if LATE else (0, 0, 0)  # the layers that the auxiliary losses ask
+if not LATE:
+    MODEL |= dict(num_hidden_layers=3, intermediate_size=64)
 STEPS, BATCH, RATE, HELP = 3000, 32, 3e-3, 0.5
 
 
@@ -119,10 +128,10 @@ def loss_of(model, helpers, tokens, answers, sources, owners):
     right = (at.argmax(-1) == want).float().mean().item()
     # The values of the documents are random, so only answers are learnt from.
     loss = F.cross_entropy(at.reshape(-1, at.shape[-1]), want.reshape(-1))
-    front = F.cross_entropy(helpers[0](states[0][:, 1:]).flatten(0, 1), tokens[:, :-1].flatten())
+    front = F.cross_entropy(helpers[0](states[FRONT][:, 1:]).flatten(0, 1), tokens[:, :-1].flatten())
     subject = torch.where((torch.arange(tokens.shape[1]) % (2 + 3 * FACTS) == 1)[None], owners, -100)
-    subjects = F.cross_entropy(helpers[1](states[1]).flatten(0, 1), subject.flatten())
-    owned = F.cross_entropy(helpers[2](states[2]).flatten(0, 1), owners.flatten())
+    subjects = F.cross_entropy(helpers[1](states[SUBJECT]).flatten(0, 1), subject.flatten())
+    owned = F.cross_entropy(helpers[2](states[OWNED]).flatten(0, 1), owners.flatten())
     matches = model.layers[-1].matches[rows, answers]
     matches = matches.masked_fill(torch.arange(tokens.shape[1]) > answers[..., None], -math.inf)
     found = F.cross_entropy(matches.flatten(0, 1), sources.flatten())
@@ -138,8 +147,8 @@ def save(model):
         data += raw
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    (HERE / "retrieval.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
-    (HERE / "retrieval.json").write_text(json.dumps(MODEL, indent=1) + "\n")
+    (HERE / f"{NAME}.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+    (HERE / f"{NAME}.json").write_text(json.dumps(MODEL, indent=1) + "\n")
 
 
 def main():

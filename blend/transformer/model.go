@@ -37,32 +37,24 @@ func invalid(format string, args ...any) error {
 // Load reads a model. config is its config.json, weights a safetensors file of float32, float16 or bfloat16.
 func Load(config, weights []byte) (*Model, error) {
 	var c struct {
-		Hidden       int     `json:"hidden_size"`
-		Layers       int     `json:"num_hidden_layers"`
-		Heads        int     `json:"num_attention_heads"`
-		KVHeads      int     `json:"num_key_value_heads"`
-		Intermediate int     `json:"intermediate_size"`
-		Vocabulary   int     `json:"vocab_size"`
-		Epsilon      float32 `json:"rms_norm_eps"`
-		Tied         bool    `json:"tie_word_embeddings"`
+		Epsilon float32 `json:"rms_norm_eps"`
+		Tied    bool    `json:"tie_word_embeddings"`
 	}
 	if err := json.Unmarshal(config, &c); err != nil {
 		return nil, invalid("no configuration: %v", err)
+	}
+	dims, err := blend.ParseDims(config)
+	if err != nil {
+		return nil, err
 	}
 	rotary, err := rope.ParseConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{
-		dims:    blend.Dims{Layers: c.Layers, Hidden: c.Hidden, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: rotary.HeadDim, Intermediate: c.Intermediate, Vocabulary: c.Vocabulary},
-		epsilon: c.Epsilon,
+	if rotary.HeadDim != dims.HeadDim || !(c.Epsilon >= 0) {
+		return nil, invalid("heads of %d and %d elements, epsilon %v", rotary.HeadDim, dims.HeadDim, c.Epsilon)
 	}
-	if err := m.dims.Validate(); err != nil {
-		return nil, err
-	}
-	if c.Heads%c.KVHeads != 0 || !(c.Epsilon >= 0) {
-		return nil, invalid("%d heads of queries for %d of keys, epsilon %v", c.Heads, c.KVHeads, c.Epsilon)
-	}
+	m := &Model{dims: dims, epsilon: c.Epsilon}
 	if m.table, err = rope.New(rotary); err != nil {
 		return nil, err
 	}
@@ -71,14 +63,14 @@ func Load(config, weights []byte) (*Model, error) {
 		return nil, invalid("weights: %v", err)
 	}
 	r := reader{weights, header, nil}
-	d, queries, keys := c.Hidden, c.Heads*rotary.HeadDim, c.KVHeads*rotary.HeadDim
-	m.embedding = r.read("model.embed_tokens.weight", c.Vocabulary, d)
+	d, queries, keys, inner := dims.Hidden, dims.Heads*dims.HeadDim, dims.KVHeads*dims.HeadDim, dims.Intermediate
+	m.embedding = r.read("model.embed_tokens.weight", dims.Vocabulary, d)
 	m.norm = r.read("model.norm.weight", d)
-	m.head = matrix{m.embedding, c.Vocabulary, d}
+	m.head = matrix{m.embedding, dims.Vocabulary, d}
 	if !c.Tied {
-		m.head.rows = r.read("lm_head.weight", c.Vocabulary, d)
+		m.head.rows = r.read("lm_head.weight", dims.Vocabulary, d)
 	}
-	for i := range c.Layers {
+	for i := range dims.Layers {
 		if r.err != nil {
 			break // a hostile configuration may have many layers
 		}
@@ -88,7 +80,7 @@ func Load(config, weights []byte) (*Model, error) {
 			attentionNorm: r.read(name("input_layernorm"), d), mlpNorm: r.read(name("post_attention_layernorm"), d),
 			q: linear("self_attn.q_proj", queries, d), k: linear("self_attn.k_proj", keys, d), v: linear("self_attn.v_proj", keys, d),
 			o:    linear("self_attn.o_proj", d, queries),
-			gate: linear("mlp.gate_proj", c.Intermediate, d), up: linear("mlp.up_proj", c.Intermediate, d), down: linear("mlp.down_proj", d, c.Intermediate),
+			gate: linear("mlp.gate_proj", inner, d), up: linear("mlp.up_proj", inner, d), down: linear("mlp.down_proj", d, inner),
 		})
 	}
 	return m, r.err

@@ -39,6 +39,10 @@ var floors = [][]string{
 	{"encoder"},
 	{"encoder/warm", "internal/location"},
 	{"kv"},
+	{"blend/rope"},
+	{"blend"},
+	{"blend/transformer", "blend/chunks"},
+	{"internal/retrieval"}, // for tests, and for bench/blend
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
