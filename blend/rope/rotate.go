@@ -11,8 +11,9 @@ type Rotation struct {
 	pairing  Pairing
 	none     bool
 	cos, sin []float32 // by pair
-	// For GPTJ, by element: the cosine of its pair, and the sine, with the sign that the other element has.
-	twins, signed []float32
+	// The same as vector instructions want them. For GPTJ by element: the cosine of its pair, and the sine with the sign
+	// that the other element has. For NeoX in blocks of 16 pairs: those with even numbers, and then those with odd ones.
+	first, second []float32
 }
 
 // Apply writes the rotated heads of src to dst. Both are whole heads of one type, and equally long; dst may be src, but

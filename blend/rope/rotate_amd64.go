@@ -8,51 +8,43 @@ var vectors = cpu.X86.HasAVX2 && hasF16C()
 func hasF16C() bool
 
 //go:noescape
-func neoxF32AVX2(dst, src *byte, heads, pairs, stride int, cos, sin *float32)
+func neoxF32AVX2(dst, src *byte, heads, pairs, stride int, first, second *float32)
 
 //go:noescape
-func gptjF32AVX2(dst, src *byte, heads, pairs, stride int, twins, signed *float32)
+func gptjF32AVX2(dst, src *byte, heads, pairs, stride int, first, second *float32)
 
 //go:noescape
-func neoxF16AVX2(dst, src *byte, heads, pairs, stride int, cos, sin *float32)
+func neoxF16AVX2(dst, src *byte, heads, pairs, stride int, first, second *float32)
 
 //go:noescape
-func gptjF16AVX2(dst, src *byte, heads, pairs, stride int, twins, signed *float32)
+func gptjF16AVX2(dst, src *byte, heads, pairs, stride int, first, second *float32)
 
 //go:noescape
-func neoxBF16AVX2(dst, src *byte, heads, pairs, stride int, cos, sin *float32)
+func neoxBF16AVX2(dst, src *byte, heads, pairs, stride int, first, second *float32)
 
 //go:noescape
-func gptjBF16AVX2(dst, src *byte, heads, pairs, stride int, twins, signed *float32)
+func gptjBF16AVX2(dst, src *byte, heads, pairs, stride int, first, second *float32)
 
 // applyVectors rotates the heads of src, of which there is one at least, and reports whether it could.
 func (r Rotation) applyVectors(dst, src []byte, d DType) bool {
 	pairs, stride := len(r.cos), r.dim*d.Size()
 	heads := len(src) / stride
-	if r.pairing == GPTJ {
-		if !vectors || pairs%4 != 0 {
-			return false
-		}
-		switch d {
-		case F32:
-			gptjF32AVX2(&dst[0], &src[0], heads, pairs, stride, &r.twins[0], &r.signed[0])
-		case F16:
-			gptjF16AVX2(&dst[0], &src[0], heads, pairs, stride, &r.twins[0], &r.signed[0])
-		default:
-			gptjBF16AVX2(&dst[0], &src[0], heads, pairs, stride, &r.twins[0], &r.signed[0])
-		}
-		return true
-	}
-	if !vectors || pairs%8 != 0 {
+	if !vectors || pairs%8 != 0 || d == BF16 && r.pairing == NeoX && pairs%16 != 0 {
 		return false
 	}
-	switch d {
-	case F32:
+	switch {
+	case d == F32 && r.pairing == NeoX:
 		neoxF32AVX2(&dst[0], &src[0], heads, pairs, stride, &r.cos[0], &r.sin[0])
-	case F16:
+	case d == F32:
+		gptjF32AVX2(&dst[0], &src[0], heads, pairs, stride, &r.first[0], &r.second[0])
+	case d == BF16 && r.pairing == NeoX:
+		neoxBF16AVX2(&dst[0], &src[0], heads, pairs, stride, &r.first[0], &r.second[0])
+	case d == BF16:
+		gptjBF16AVX2(&dst[0], &src[0], heads, pairs, stride, &r.cos[0], &r.sin[0])
+	case r.pairing == NeoX:
 		neoxF16AVX2(&dst[0], &src[0], heads, pairs, stride, &r.cos[0], &r.sin[0])
 	default:
-		neoxBF16AVX2(&dst[0], &src[0], heads, pairs, stride, &r.cos[0], &r.sin[0])
+		gptjF16AVX2(&dst[0], &src[0], heads, pairs, stride, &r.first[0], &r.second[0])
 	}
 	return true
 }

@@ -99,8 +99,14 @@ func (t *Table) rotation(by int, factor float64) Rotation {
 		sin, cos := math.Sincos(float64(by) * f)
 		r.cos[i], r.sin[i] = float32(cos*factor), float32(sin*factor)
 		if r.pairing == GPTJ {
-			r.twins = append(r.twins, r.cos[i], r.cos[i])
-			r.signed = append(r.signed, -r.sin[i], r.sin[i])
+			r.first = append(r.first, r.cos[i], r.cos[i])
+			r.second = append(r.second, -r.sin[i], r.sin[i])
+		}
+	}
+	if r.pairing == NeoX && half%16 == 0 {
+		for i := range half {
+			pair := i&^15 | i&7<<1 | i>>3&1
+			r.first, r.second = append(r.first, r.cos[pair]), append(r.second, r.sin[pair])
 		}
 	}
 	return r
