@@ -29,7 +29,8 @@
 //     ringcache serve, docs/encoder.md and docs/kv.md. Inside a program of your own: package daemon; a client in Go:
 //     package daemon/client.
 //   - A proxy or router that mirrors an engine's cache: package lrusync.
-//   - Chunks of KV caches, by the keys of LMCache or vLLM: package kv.
+//   - Chunks of KV caches, by the keys of LMCache or vLLM: package kv. Chunks that are not a prefix: package blend, and
+//     docs/blend.md.
 //   - The items of LLaVA and Qwen2-VL from photos, in plain Go: package preprocess.
 //   - Keys for media that equal vLLM's: package mmhash.
 //   - Reading or writing vLLM's tensors: package serde; its messages: package
@@ -65,6 +66,10 @@
 //	encoder          the encoder cache: manager, keys, the tree of vLLM's connector
 //	encoder/warm     filling a cache of outputs through a running engine
 //	kv               chunks of KV caches: hashes, keys, identity, longest prefix
+//	blend/rope       keys of attention at other positions
+//	blend            chunks of KV at other places of a prompt: finding, moving, selecting
+//	blend/transformer a small model that is blended, to check it
+//	blend/chunks     such chunks in the levels of a store
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
 //	preprocess       photos to items of a model

@@ -51,8 +51,10 @@ func run(name, at, plots string, prompts int, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	answers := chart.Chart{Title: "model " + name + ": answers that need another document", X: "% of the documents' tokens computed again", Y: "% right"}
-	errorsOf := chart.Chart{Title: "model " + name + ": error of the last layer's KV", X: answers.X, Y: "relative error"}
+	answers := chart.Chart{
+		Title: "model " + name + ": answers that need another document", X: "% of the documents' tokens computed again", Y: "% right", XText: percent,
+	}
+	errorsOf := chart.Chart{Title: "model " + name + ": error of the last layer's KV", X: answers.X, Y: "relative error", XText: percent}
 	fmt.Printf("\nmodel %s, %d layers, %d prompts, seed %d\n\n", name, model.Dims().Layers, prompts, seed)
 	fmt.Println("| way | computed again | right, subject named | right, subject in another document | KV error by layer | divergence (nats) |")
 	fmt.Println("|---|---|---|---|---|---|")
@@ -62,8 +64,9 @@ func run(name, at, plots string, prompts int, seed uint64) error {
 			fmt.Printf(" %.2f", e)
 		}
 		fmt.Printf(" | %.2f |\n", o.Divergence)
-		answers.Add(labels[i], 100*ways[i].Ratio, 100*float64(o.Pronoun)/float64(o.AskedPronoun))
-		errorsOf.Add(labels[i], 100*ways[i].Ratio, o.KVError[len(o.KVError)-1])
+		x := max(100*ways[i].Ratio, nothing)
+		answers.Add(labels[i], x, max(100*float64(o.Pronoun)/float64(o.AskedPronoun), least))
+		errorsOf.Add(labels[i], x, max(o.KVError[len(o.KVError)-1], least))
 	}
 	if plots == "" {
 		return nil
@@ -72,6 +75,17 @@ func run(name, at, plots string, prompts int, seed uint64) error {
 		os.WriteFile(filepath.Join(plots, "blend-answers-"+name+".svg"), answers.SVG(), 0o644),
 		os.WriteFile(filepath.Join(plots, "blend-error-"+name+".svg"), errorsOf.SVG(), 0o644),
 	)
+}
+
+// The axis of a chart is logarithmic, and has no place for 0 %: it stands at half of the least ratio. A point at 0 of the
+// other axis is drawn as if it was just above.
+const nothing, least = 2.5, 1e-9
+
+func percent(x float64) string {
+	if x == nothing {
+		return "0"
+	}
+	return fmt.Sprintf("%g", x)
 }
 
 // list returns the ways that are compared: tokens that deviate most, and tokens by chance, at each check layer.
