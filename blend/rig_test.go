@@ -34,7 +34,7 @@ func randomModel(t testing.TB, seed uint64, change func(config map[string]any)) 
 
 func weights(t testing.TB, seed uint64, config map[string]any) []byte {
 	t.Helper()
-	n := func(name string) int { return int(config[name].(int)) }
+	n := func(name string) int { return config[name].(int) }
 	d, m := n("hidden_size"), n("intermediate_size")
 	q, k := n("num_attention_heads")*n("head_dim"), n("num_key_value_heads")*n("head_dim")
 	shapes := map[string][]int{"model.embed_tokens": {n("vocab_size"), d}, "model.norm": {d}}

@@ -85,6 +85,8 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 }
 
 // step computes a layer, and returns the step with what was selected, and the hidden states of these rows behind the layer.
+//
+// See docs/decisions.md, "Rows are computed alike, whoever is beside them".
 func (m *Model) step(
 	kv blend.KV, plan *blend.Plan, step blend.Step, hidden []float32, position int, o Options, out *Result,
 ) (blend.Step, []float32, error) {
