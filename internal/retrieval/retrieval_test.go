@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/blend/transformer"
+	"github.com/ringcache/ringcache/internal/invariants"
 )
 
 func load(t *testing.T, name string) *transformer.Model {
@@ -29,7 +30,7 @@ func load(t *testing.T, name string) *transformer.Model {
 // See docs/decisions.md, "A trained task is shown with what it refutes".
 func TestTrainedTask(t *testing.T) {
 	prompts := 40
-	if testing.Short() {
+	if testing.Short() || invariants.Enabled { // with the race detector
 		prompts = 10
 	}
 	for _, name := range []string{"early", "late"} {
