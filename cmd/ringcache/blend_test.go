@@ -37,6 +37,11 @@ func TestBlend(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, library.Put(t.Context(), tokens, blend.Chunk{KV: bytes}))
 	}
+	evil, err := chunks.Open(t.Context(), chunks.Options{Store: store, Space: "kv.\x1b[31mEVIL\n", Shape: shape, Scheme: kv.Scheme{ChunkTokens: 4}})
+	require.NoError(t, err)
+	bytes, err := blend.New(shape, 4)
+	require.NoError(t, err)
+	require.NoError(t, evil.Put(t.Context(), []int64{1, 1, 1, 1}, blend.Chunk{KV: bytes, Unrotated: true}))
 	require.NoError(t, m.CheckStructure())
 	require.NoError(t, store.Close())
 	require.NoError(t, d.Close())
@@ -60,12 +65,16 @@ moved: 2048 bytes, of which 512 are rotated
 estimated work: .* operations, [0-9]+% of the prefill behind the exact tokens \(.*\), [0-9]+% of a whole one \(.*\)
 `, out)
 
+	require.Contains(t, out, "EVIL")
+	require.NotContains(t, out, "\x1b", "no terminal obeys a space")
+
 	out, errOut, code = ringcache(t, append([]string{"blend", "--json", folder}, prompt...)...)
 	require.Zero(t, code, errOut)
 	var all []chunks.Explanation
 	require.NoError(t, json.Unmarshal([]byte(out), &all), out)
-	require.Len(t, all, 1)
-	require.Equal(t, []blend.Range{{Start: 4, End: 5}, {Start: 9, End: 11}}, all[0].Gaps)
+	require.Len(t, all, 2)
+	require.NotContains(t, out, "\x1b")
+	require.Equal(t, []blend.Range{{Start: 4, End: 5}, {Start: 9, End: 11}}, all[1].Gaps)
 
 	_, errOut, code = ringcache(t, append([]string{"blend", "--ratio", strconv.Itoa(2), folder}, prompt...)...)
 	require.NotZero(t, code)
