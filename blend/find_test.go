@@ -92,7 +92,7 @@ func TestEqualFingerprintsOfOtherTokens(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, found)
 	// Both may be known, and either may go.
-	for _, gone := range [][]int64{x, y} {
+	for _, gone := range [][]int64{y, x} { // the one in front of the other, then the other one
 		names := map[int64]string{}
 		for _, tokens := range [][]int64{x, y} {
 			m, err := index.Add(tokens)
