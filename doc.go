@@ -32,6 +32,7 @@
 //   - Chunks of KV caches, by the keys of LMCache or vLLM: package kv. Storing the KV of an engine's paged buffers and
 //     bringing it back, in place of LMCache's in-process engine or beside one: package lmcache/engine.
 //   - Who holds which chunks, for routers: package kv/directory, docs/directory.md.
+//   - Chunks of KV caches that are not a prefix of a prompt: package blend, docs/blend.md.
 //   - The items of LLaVA and Qwen2-VL from photos, in plain Go: package preprocess.
 //   - Keys for media that equal vLLM's: package mmhash.
 //   - Reading or writing vLLM's tensors: package serde; its messages: package
@@ -75,6 +76,10 @@
 //	kv/directory     who holds which chunks
 //	lmcache/controller, lmcache/coordinator, lmcache/kvevents
 //	                 the wires by which engines report that: LMCache's, and the KV events of vLLM
+//	blend/rope       keys of attention at other positions
+//	blend            chunks of KV at other places of a prompt: finding, moving, selecting
+//	blend/transformer a small model that is blended, to check it
+//	blend/chunks     such chunks in the levels of a store
 //	mmcache          the embeddable cache
 //	engine           the frontend of a whole engine
 //	preprocess       photos to items of a model

@@ -19,6 +19,7 @@ type commands struct {
 	Check         checkCommand         `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
 	Sweep         sweepCommand         `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
 	Tier          tierCommand          `cmd:"" help:"List, read, verify, copy and remove the objects of a folder, a segment or a Redis."`
+	Blend         blendCommand         `cmd:"" help:"Explain what of a prompt could be reused at other places, and what is left to compute."`
 	KV            kvCommand            `cmd:"" name:"kv" help:"Ask a running daemon about KV caches: who has a prompt, and what to clear."`
 	Directory     directoryCommand     `cmd:"" help:"Know which engines hold which KV, and tell routers: LMCache's controller and coordinator."`
 	Migrate       migrateCommand       `cmd:"" help:"Copy the folder of an lmcache server into a folder or Redis of ringcache."`

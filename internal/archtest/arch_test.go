@@ -47,6 +47,10 @@ var floors = [][]string{
 	{"kv/directory"},
 	{"lmcache/controller", "lmcache/coordinator", "lmcache/kvevents"},
 	{"lmcache/lm", "lmcache/resp"},
+	{"blend/rope"},
+	{"blend"},
+	{"blend/transformer", "blend/chunks"},
+	{"internal/retrieval"}, // for tests, and for bench/blend
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},

@@ -37,9 +37,10 @@ const (
 	// lmcache/lookup is its scheduler's wire, and lmcache/config its options and what they mean here. lmcache/lm is a
 	// protocol with a name for each of its commands, codes and forms, lmcache/resp a server for clients of Redis.
 	// kv/directory knows who holds which chunks, and lmcache/controller, lmcache/coordinator and lmcache/kvevents are the
-	// wires by which engines report it.
-	topLevelLimit    = 664
-	withMethodsLimit = 1229
+	// wires by which engines report it. blend, with blend/rope, blend/transformer and blend/chunks, is a capability of its
+	// own: KV that is not a prefix.
+	topLevelLimit    = 728
+	withMethodsLimit = 1339
 )
 
 // names counts the exported names of a package.

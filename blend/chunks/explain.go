@@ -1,0 +1,143 @@
+package chunks
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/ringcache/ringcache/blend"
+	"github.com/ringcache/ringcache/kv"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// ExplainOptions say how a prompt would be blended.
+type ExplainOptions struct {
+	Space  string // only this one; empty is all that have chunks
+	Suffix int    // tokens of the query
+	Checks []blend.Check
+	// Dims, if it is not nil, is the model, for estimates of work.
+	Dims *blend.Dims
+}
+
+// An Explanation is what one space has of a prompt.
+type Explanation struct {
+	Space  string
+	Shape  blend.Shape
+	Window int // tokens of a chunk
+	Known  int // chunks in the space
+
+	Chunks []Found
+	Gaps   []blend.Range
+	Tokens int // of the prompt
+	// Exact tokens at the front have the KV of a whole prefill, and are not computed.
+	Exact int
+	// Rows is how many tokens are computed, by layer: those that go through the whole layer.
+	Rows []int
+	// Moved are the bytes of the chunks; half of them are keys. Only those that change their position are rotated.
+	Moved, Rotated int64
+	// Prefill, Prefixed and Blend are estimates of the work of a whole prefill, of one behind the exact prefix, which is what
+	// a prefix cache saves, and of blending. They are zero without Dims.
+	Prefill, Prefixed, Blend blend.Work
+}
+
+// Found is a chunk of a prompt.
+type Found struct {
+	blend.Match
+	Position  int // that it was computed at
+	Unrotated bool
+}
+
+// Explain looks which chunks of a prompt a level has, and says what would be computed. It reads no KV. The names must be
+// LMCache's default ones, as a library with the zero scheme makes them.
+func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOptions) ([]Explanation, error) {
+	type kind struct {
+		space  string
+		shape  blend.Shape
+		window int
+	}
+	notes := map[kind]map[string]Note{}
+	for object, err := range level.List(ctx, o.Space) {
+		if err != nil {
+			return nil, err
+		}
+		note, err := ReadNote(object)
+		if err != nil {
+			continue // not a chunk of ours
+		}
+		k := kind{object.Space, note.Shape, note.Tokens}
+		if notes[k] == nil {
+			notes[k] = map[string]Note{}
+		}
+		notes[k][object.Name] = note
+	}
+	kinds := slices.SortedFunc(maps.Keys(notes), func(a, b kind) int {
+		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.window, b.window), cmp.Compare(a.shape.Layers, b.shape.Layers),
+			cmp.Compare(a.shape.Row(), b.shape.Row()), cmp.Compare(a.shape.DType, b.shape.DType))
+	})
+	var out []Explanation
+	for _, k := range kinds {
+		index, err := blend.NewIndex(kv.Scheme{ChunkTokens: k.window})
+		if err != nil {
+			return nil, err
+		}
+		for name, note := range notes[k] {
+			if err := index.Insert(note.Fingerprint, name); err != nil {
+				return nil, err
+			}
+		}
+		matches, err := index.Find(prompt)
+		if err != nil {
+			return nil, err
+		}
+		e := Explanation{Space: k.space, Shape: k.shape, Window: k.window, Known: index.Len(), Tokens: len(prompt)}
+		cover := blend.Optimal(matches)
+		for _, m := range cover {
+			note := notes[k][m.Name]
+			e.Chunks = append(e.Chunks, Found{m, note.Position, note.Unrotated})
+			e.Moved += k.shape.Bytes(note.Tokens)
+			if note.Unrotated || note.Position != m.Start {
+				e.Rotated += k.shape.Bytes(note.Tokens) / 2
+			}
+		}
+		if len(cover) > 0 && (e.Chunks[0].Unrotated || e.Chunks[0].Position == 0) {
+			e.Exact = min(blend.Exact(cover), len(prompt)-1)
+		}
+		e.Gaps = blend.Gaps(cover, len(prompt))
+		if err := e.plan(cover, o); err != nil {
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// plan goes through the layers. Which tokens are selected is not known, but how many.
+func (e *Explanation) plan(cover []blend.Match, o ExplainOptions) error {
+	if o.Dims != nil {
+		if o.Dims.Layers != e.Shape.Layers || o.Dims.KVHeads != e.Shape.Heads || o.Dims.HeadDim != e.Shape.HeadDim {
+			return invalid("%s has KV of %+v, and the model is %+v", e.Space, e.Shape, *o.Dims)
+		}
+		e.Prefill, e.Prefixed = o.Dims.Prefill(e.Tokens, 0), o.Dims.Prefill(e.Tokens, e.Exact)
+	}
+	plan, err := blend.NewPlan(blend.PlanOptions{
+		Layers: e.Shape.Layers, Tokens: e.Tokens, Cover: cover, Prefix: e.Exact, Suffix: o.Suffix, Checks: o.Checks,
+	})
+	if err != nil {
+		return err
+	}
+	for range e.Shape.Layers {
+		step, err := plan.Step()
+		if err == nil && step.Check {
+			step, err = plan.Select(make([]float64, len(step.Rows)))
+		}
+		if err != nil {
+			return err
+		}
+		e.Rows = append(e.Rows, len(step.Attend))
+		if o.Dims != nil {
+			e.Blend.Add(*o.Dims, step)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package chunks
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ringcache/ringcache/blend"
+	"github.com/ringcache/ringcache/blend/rope"
+	"github.com/ringcache/ringcache/kv"
+	"github.com/ringcache/ringcache/tier"
+)
+
+// Options say what a library keeps.
+type Options struct {
+	Store *tier.Store
+	Space string
+	Shape blend.Shape
+	// Scheme is that of the names, and has the tokens of a chunk. Its zero value is LMCache's, with 256.
+	Scheme kv.Scheme
+}
+
+// A Library is the chunks of one space of a store.
+type Library struct {
+	store *tier.Store
+	space string
+	shape blend.Shape
+	index *blend.Index
+}
+
+// Open opens a library, and looks which chunks the levels have.
+func Open(ctx context.Context, o Options) (*Library, error) {
+	if err := o.Shape.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Store == nil || o.Space == "" {
+		return nil, invalid("a library needs a store and a space")
+	}
+	index, err := blend.NewIndex(o.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	l := &Library{o.Store, o.Space, o.Shape, index}
+	for object, err := range o.Store.List(ctx, o.Space) {
+		if err != nil {
+			return nil, err
+		}
+		note, err := ReadNote(object)
+		if err != nil || note.Shape != o.Shape || note.Tokens != index.Window() {
+			continue // another program's, or of another window
+		}
+		if err := index.Insert(note.Fingerprint, object.Name); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// Len returns the number of chunks that are known.
+func (l *Library) Len() int { return l.index.Len() }
+
+// Put stores the KV of the tokens of one chunk. It is copied.
+func (l *Library) Put(ctx context.Context, tokens []int64, chunk blend.Chunk) error {
+	if len(tokens) != l.index.Window() || chunk.Tokens != len(tokens) || chunk.Shape != l.shape {
+		return invalid("%d tokens and KV of %d of %+v; a chunk has %d of %+v", len(tokens), chunk.Tokens, chunk.Shape, l.index.Window(), l.shape)
+	}
+	name, err := l.index.Name(tokens)
+	if err != nil {
+		return err
+	}
+	fingerprint := blend.Fingerprints(tokens, len(tokens))[0]
+	note, err := Note{chunk.Shape, chunk.Tokens, fingerprint, chunk.Position, chunk.Unrotated}.encode()
+	if err != nil {
+		return err
+	}
+	put := []tier.Put{{
+		Object: tier.Object{Key: tier.Key{Space: l.space, Name: name}, Size: int64(len(chunk.Bytes)), Note: note}, Bytes: chunk.Bytes,
+	}}
+	l.store.Put(ctx, put)
+	if put[0].Err != nil {
+		return put[0].Err
+	}
+	return l.index.Insert(fingerprint, name)
+}
+
+// Find returns the chunks in a prompt that cover the most of it.
+func (l *Library) Find(prompt []int64) ([]blend.Match, error) {
+	matches, err := l.index.Find(prompt)
+	return blend.Optimal(matches), err
+}
+
+// A Request has the chunks of a prompt pinned.
+type Request struct {
+	// Cover is the chunks that are there, in order.
+	Cover  []blend.Match
+	lease  *tier.StoreLease
+	chunks []blend.Chunk // of the cover
+}
+
+// again is how often a store is asked for what it fetches.
+const again = 5 * time.Millisecond
+
+// Begin pins chunks under a lease of this name, and waits until those that are in lower levels have been fetched. What can't
+// be pinned is not in the cover of the request; what is not there any more is forgotten.
+func (l *Library) Begin(ctx context.Context, name string, cover []blend.Match) (*Request, error) {
+	lease, err := l.store.Lease(ctx, tier.LeaseOptions{ID: name, Owner: "blend"})
+	if err != nil {
+		return nil, err
+	}
+	r := &Request{lease: lease}
+	placed, err := l.pin(ctx, lease, cover)
+	if err != nil {
+		lease.Release()
+		return nil, err
+	}
+	for i, p := range placed {
+		chunk, err := l.chunk(p)
+		if errors.Is(err, tier.ErrNotFound) {
+			l.index.Remove(cover[i].Name)
+		}
+		if err == nil {
+			r.Cover, r.chunks = append(r.Cover, cover[i]), append(r.chunks, chunk)
+		}
+	}
+	return r, nil
+}
+
+func (l *Library) pin(ctx context.Context, lease *tier.StoreLease, cover []blend.Match) ([]tier.Placed, error) {
+	keys := make([]tier.Key, len(cover))
+	for i, m := range cover {
+		keys[i] = tier.Key{Space: l.space, Name: m.Name}
+	}
+	for {
+		placed, pending := lease.Pin(keys), false
+		for _, p := range placed {
+			pending = pending || errors.Is(p.Err, tier.ErrPending)
+		}
+		if !pending {
+			return placed, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(again):
+		}
+	}
+}
+
+func (l *Library) chunk(p tier.Placed) (blend.Chunk, error) {
+	if p.Err != nil {
+		return blend.Chunk{}, p.Err
+	}
+	note, err := ReadNote(p.Object)
+	if err != nil {
+		return blend.Chunk{}, err
+	}
+	if note.Shape != l.shape || note.Tokens != l.index.Window() {
+		return blend.Chunk{}, invalid("%s is of %+v", p.Object.Key, note)
+	}
+	kv, err := blend.View(note.Shape, note.Tokens, p.Bytes)
+	return blend.Chunk{KV: kv, Position: note.Position, Unrotated: note.Unrotated}, err
+}
+
+// Moves returns the moves of the chunks into the KV of the prompt. They read what is pinned.
+func (r *Request) Moves(t *rope.Table, prompt blend.KV) ([]*blend.Move, error) {
+	var out []*blend.Move
+	for i, m := range r.Cover {
+		move, err := blend.NewMove(t, prompt, m.Start, r.chunks[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, move)
+	}
+	return out, nil
+}
+
+// Bytes returns the bytes of the chunks.
+func (r *Request) Bytes() int64 {
+	n := int64(0)
+	for _, c := range r.chunks {
+		n += int64(len(c.Bytes))
+	}
+	return n
+}
+
+// Release ends the lease. The moves must not be used any more. Releasing twice is fine.
+func (r *Request) Release() { r.lease.Release() }

@@ -1,0 +1,218 @@
+package chunks_test
+
+import (
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/ringcache/ringcache/blend"
+	"github.com/ringcache/ringcache/blend/chunks"
+	"github.com/ringcache/ringcache/blend/rope"
+	"github.com/ringcache/ringcache/kv"
+	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/disk"
+	"github.com/ringcache/ringcache/tier/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	window = 16
+	space  = "kv.model.blend"
+)
+
+var shape = blend.Shape{Layers: 4, Heads: 2, HeadDim: 32, DType: rope.BF16}
+
+// levels are a store of memory and a disk.
+type levels struct {
+	memory *memory.Level
+	disk   *disk.Level
+	store  *tier.Store
+}
+
+func openLevels(t *testing.T, folder string, size int64) *levels {
+	t.Helper()
+	m, err := memory.Open(memory.Options{Name: "blend", Dir: t.TempDir(), Size: size})
+	require.NoError(t, err)
+	d, err := disk.Open(folder, disk.Options{Capacity: 1 << 28})
+	require.NoError(t, err)
+	require.NoError(t, d.WaitIndex(t.Context()))
+	s, err := tier.Open(t.Context(), tier.Options{Memory: m, Lower: []tier.Lower{{Level: d, Write: tier.Through}}})
+	require.NoError(t, err)
+	l := &levels{m, d, s}
+	t.Cleanup(l.close(t))
+	return l
+}
+
+func (l *levels) close(t *testing.T) func() {
+	return func() {
+		require.NoError(t, l.memory.CheckStructure())
+		require.NoError(t, l.store.Close())
+		require.NoError(t, l.disk.Close())
+		require.NoError(t, l.memory.Remove())
+	}
+}
+
+func library(t *testing.T, l *levels) *chunks.Library {
+	t.Helper()
+	lib, err := chunks.Open(t.Context(), chunks.Options{Store: l.store, Space: space, Shape: shape, Scheme: kv.Scheme{ChunkTokens: window}})
+	require.NoError(t, err)
+	return lib
+}
+
+// document is tokens and the KV of their chunks.
+type document struct {
+	tokens []int64
+	chunks []blend.Chunk
+}
+
+func draw(t *testing.T, r *rand.Rand, n int) document {
+	t.Helper()
+	var d document
+	for range n {
+		d.tokens = append(d.tokens, r.Int64N(1<<17))
+	}
+	for range n / window {
+		kv, err := blend.New(shape, window)
+		require.NoError(t, err)
+		x := make([]float32, len(kv.Bytes)/2)
+		for i := range x {
+			x[i] = float32(r.NormFloat64())
+		}
+		rope.BF16.Encode(kv.Bytes, x)
+		d.chunks = append(d.chunks, blend.Chunk{KV: kv, Position: r.IntN(100)})
+	}
+	return d
+}
+
+// TestFiftyDocumentsInRandomOrder stores documents, of which memory holds a part, and blends prompts of 50 of them.
+func TestFiftyDocumentsInRandomOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(50, 50))
+	folder := filepath.Join(t.TempDir(), "disk")
+	l := openLevels(t, folder, 4<<20)
+	lib := library(t, l)
+	all := make([]document, 150) // 300 chunks of 16 KiB
+	for i := range all {
+		all[i] = draw(t, r, 2*window+r.IntN(window))
+		for j, c := range all[i].chunks {
+			require.NoError(t, lib.Put(t.Context(), all[i].tokens[j*window:(j+1)*window], c))
+		}
+	}
+	require.Equal(t, 300, lib.Len())
+	require.Less(t, l.memory.Usage().Objects, int64(300), "some are on the disk alone")
+
+	// What a library knows it learns from the levels again.
+	lib = library(t, l)
+	require.Equal(t, 300, lib.Len())
+	table, err := rope.New(rope.Config{HeadDim: shape.HeadDim})
+	require.NoError(t, err)
+	for round := range 3 {
+		var prompt []int64
+		order := r.Perm(len(all))[:50]
+		for _, i := range order {
+			prompt = append(prompt, all[i].tokens...)
+		}
+		cover, err := lib.Find(prompt)
+		require.NoError(t, err)
+		require.Len(t, cover, 100)
+		request, err := lib.Begin(t.Context(), "request", cover)
+		require.NoError(t, err)
+		require.Equal(t, cover, request.Cover)
+		require.Len(t, l.store.Leases(), 1)
+		require.Equal(t, 100*shape.Bytes(window), request.Bytes())
+		kv, err := blend.New(shape, len(prompt))
+		require.NoError(t, err)
+		moves, err := request.Moves(table, kv)
+		require.NoError(t, err)
+		require.NoError(t, blend.MoveAll(moves, 0))
+		request.Release()
+		request.Release()
+		require.Empty(t, l.store.Leases(), "nothing is pinned at the end")
+
+		at, gaps := 0, 0
+		for _, i := range order {
+			for j, c := range all[i].chunks {
+				for layer := range shape.Layers {
+					from, to := (at+j*window)*shape.Row(), (at+(j+1)*window)*shape.Row()
+					require.Equal(t, c.Values(layer), kv.Values(layer)[from:to])
+					keys := make([]byte, to-from)
+					require.NoError(t, table.Shift(at+j*window-c.Position).Apply(keys, c.Keys(layer), shape.DType))
+					require.Equal(t, keys, kv.Keys(layer)[from:to])
+				}
+			}
+			at += len(all[i].tokens)
+			gaps += len(all[i].tokens) - 2*window
+		}
+		left := 0
+		for _, g := range blend.Gaps(cover, len(prompt)) {
+			left += g.End - g.Start
+		}
+		require.Equal(t, gaps, left)
+		t.Logf("round %d: %d tokens, %d chunks found, %d bytes moved, %d tokens in gaps, %d of 300 chunks in memory, 0 pinned",
+			round, len(prompt), len(cover), request.Bytes(), left, l.memory.Usage().Objects)
+	}
+}
+
+// TestWhatWentIsAGap: a chunk that was deleted is not in the cover, and forgotten.
+func TestWhatWentIsAGap(t *testing.T) {
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	lib := library(t, l)
+	d := draw(t, rand.New(rand.NewPCG(1, 1)), 3*window)
+	d.chunks[1].Unrotated, d.chunks[1].Position = true, 0
+	for j, c := range d.chunks {
+		require.NoError(t, lib.Put(t.Context(), d.tokens[j*window:(j+1)*window], c))
+	}
+	cover, err := lib.Find(d.tokens)
+	require.NoError(t, err)
+	require.Len(t, cover, 3)
+	require.NoError(t, l.store.Delete(t.Context(), []tier.Key{{Space: space, Name: cover[0].Name}})[0])
+	request, err := lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	require.Equal(t, cover[1:], request.Cover)
+	require.Equal(t, 2, lib.Len())
+	table, err := rope.New(rope.Config{HeadDim: shape.HeadDim})
+	require.NoError(t, err)
+	dst, err := blend.New(shape, len(d.tokens))
+	require.NoError(t, err)
+	moves, err := request.Moves(table, dst)
+	require.NoError(t, err)
+	require.NoError(t, blend.MoveAll(moves, 0))
+	want := make([]byte, shape.Row())
+	require.NoError(t, table.At(window+3).Apply(want, d.chunks[1].Keys(2)[3*shape.Row():4*shape.Row()], shape.DType))
+	require.Equal(t, want, dst.Keys(2)[(window+3)*shape.Row():(window+4)*shape.Row()], "it was stored without a position")
+	small, err := blend.New(shape, 3)
+	require.NoError(t, err)
+	_, err = request.Moves(table, small)
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	request.Release()
+	require.Empty(t, l.store.Leases())
+}
+
+func TestWhatIsNoChunk(t *testing.T) {
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	put := []tier.Put{{Object: tier.Object{Key: tier.Key{Space: space, Name: "other"}, Size: 3, Note: []byte("{}")}, Bytes: []byte("abc")}}
+	l.store.Put(t.Context(), put)
+	require.NoError(t, put[0].Err)
+	lib := library(t, l)
+	require.Zero(t, lib.Len(), "another program's object is none")
+	d := draw(t, rand.New(rand.NewPCG(1, 1)), window)
+	require.ErrorIs(t, lib.Put(t.Context(), d.tokens[1:], d.chunks[0]), fs.ErrInvalid)
+	_, err := chunks.Open(t.Context(), chunks.Options{Shape: shape, Space: space})
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	for _, note := range []string{
+		``, `{}`, `{"blend":2}`, `{"blend":1,"fingerprint":"x"}`, `{"blend":1,"fingerprint":"1","dtype":"int8"}`,
+		`{"blend":1,"tokens":1,"fingerprint":"1","position":0,"layers":1,"heads":1,"head_dim":2,"dtype":"float32"}`, // 16 bytes
+		`{"blend":1,"tokens":1,"fingerprint":"1","position":-1,"layers":1,"heads":1,"head_dim":1,"dtype":"float16"}`,
+		`{"blend":1,"tokens":1,"fingerprint":"1","position":0,"layers":0,"heads":1,"head_dim":1,"dtype":"float16"}`,
+	} {
+		_, err := chunks.ReadNote(tier.Object{Size: 4, Note: []byte(note)})
+		require.ErrorIs(t, err, fs.ErrInvalid, note)
+	}
+	n, err := chunks.ReadNote(tier.Object{Size: 4, Note: []byte(`{"blend":1,"tokens":1,"fingerprint":"f0","position":3,"layers":1,"heads":1,"head_dim":1,"dtype":"float16"}`)})
+	require.NoError(t, err)
+	require.Equal(t, chunks.Note{Shape: blend.Shape{Layers: 1, Heads: 1, HeadDim: 1, DType: rope.F16}, Tokens: 1, Fingerprint: 0xf0, Position: 3}, n)
+}

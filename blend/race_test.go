@@ -1,0 +1,5 @@
+//go:build race
+
+package blend_test
+
+const raceDetector = true

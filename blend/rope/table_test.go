@@ -1,0 +1,84 @@
+package rope
+
+import (
+	"encoding/json"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// vector is what vLLM and transformers computed: see testdata/tables.py.
+type vector struct {
+	Config       json.RawMessage
+	NeoX         bool
+	Positions    []int
+	Key, Rotated []float32
+	Frequencies  []float64
+	Factor       float64
+	MadeBy       string `json:"made_by"`
+}
+
+func TestTablesAreThoseOfVLLMAndTransformers(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "tables.json"))
+	require.NoError(t, err)
+	var vectors []vector
+	require.NoError(t, json.Unmarshal(text, &vectors))
+	require.Len(t, vectors, 22)
+	kinds := map[string]bool{}
+	for _, v := range vectors {
+		c, err := ParseConfig(v.Config)
+		require.NoError(t, err)
+		if !v.NeoX {
+			c.Pairing = GPTJ
+		}
+		table, err := New(c)
+		require.NoError(t, err)
+		kinds[c.Scaling.Kind] = true
+		worst := 0.0
+		for i, f := range v.Frequencies {
+			worst = max(worst, math.Abs(table.Frequencies()[i]/f-1))
+		}
+		require.Less(t, worst, 1e-5, v.MadeBy) // theirs are float32
+		if v.Frequencies != nil {
+			require.InDelta(t, v.Factor, table.Factor(), 1e-6)
+		}
+		moved := 0.0
+		for i, p := range v.Positions {
+			key, want := v.Key[i*c.HeadDim:(i+1)*c.HeadDim], v.Rotated[i*c.HeadDim:(i+1)*c.HeadDim]
+			got := make([]float32, len(key))
+			require.NoError(t, table.At(p).Floats(got, key))
+			for j := range got {
+				// Their angles are float32: at position 2047 they are wrong by up to 1e-4 radians.
+				moved = max(moved, math.Abs(float64(got[j]-want[j])))
+				require.InDelta(t, want[j], got[j], 2e-6+float64(p)*4*0x1p-24*2, "%s position %d element %d", v.MadeBy, p, j)
+			}
+		}
+		t.Logf("%-60s pairing %d: frequencies within %.1e, keys within %.1e", v.MadeBy, c.Pairing, worst, moved)
+	}
+	require.Len(t, kinds, 6, "every kind of scaling was compared")
+}
+
+func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
+	for _, text := range []string{
+		``, `[]`, `{}`, `{"head_dim": 1}`, `{"head_dim": 5000}`, `{"head_dim": 5}`, `{"head_dim": 64, "rope_theta": -1}`,
+		`{"head_dim": 64, "partial_rotary_factor": 2}`,
+		`{"head_dim": 64, "rope_scaling": {"type": "longrope", "factor": 2}}`,
+		`{"head_dim": 64, "rope_scaling": {"type": "linear"}}`,
+		`{"head_dim": 64, "rope_scaling": {"type": "yarn", "factor": 2}}`,
+		`{"head_dim": 64, "rope_scaling": {"type": "llama3", "factor": 2, "original_max_position_embeddings": 8}}`,
+		`{"head_dim": 64, "rope_scaling": {"type": "default", "mrope_section": [1, 2]}}`,
+		`{"head_dim": 64, "max_position_embeddings": 4, "rope_scaling": {"type": "dynamic", "factor": 2, "max_trained_positions": 8}}`,
+		`{"head_dim": 2, "max_position_embeddings": 8, "rope_scaling": {"type": "dynamic", "factor": 2}}`,
+	} {
+		_, err := ParseConfig([]byte(text))
+		require.ErrorIs(t, err, fs.ErrInvalid, text)
+	}
+	_, err := New(Config{HeadDim: 64, Pairing: 7})
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	_, err = ParseDType("float8_e4m3fn")
+	require.ErrorIs(t, err, fs.ErrInvalid)
+}
