@@ -20,6 +20,9 @@ func (c *checker) checkTable() error {
 		if e, ok := c.checkObject(i); ok {
 			good = append(good, e)
 		}
+		if c.opt.Progress != nil {
+			c.opt.Progress(i+1, c.control.Options().Objects)
+		}
 	}
 	c.checkIDs(good)
 	c.checkPlaces(good)
