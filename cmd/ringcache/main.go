@@ -29,6 +29,10 @@ type commands struct {
 	Warm    warmCommand    `cmd:"" help:"Fill the encoder cache of a running engine with images from folders and lists."`
 	Fuzz    fuzzCommand    `cmd:"" help:"Compare rings, stores and caches with reference models, with a real vLLM, or with your own."`
 
+	Completion completionCommand `cmd:"" help:"Print the completion of a shell."`
+	Complete   completeCommand   `cmd:"" hidden:"" help:"Print what can stand at the cursor, for completions."`
+	Man        manCommand        `cmd:"" help:"Print the man page."`
+
 	Version kong.VersionFlag `help:"Print the version, and the releases of vLLM that it works with."`
 }
 
