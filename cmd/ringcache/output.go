@@ -61,6 +61,16 @@ func colourOf(cell string) string {
 	return ""
 }
 
+// widthOf returns how many columns a text takes.
+func widthOf(s string) int {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return ansi.StringWidth(s)
+		}
+	}
+	return len(s)
+}
+
 // tableBlock is how many rows a table keeps before it writes them.
 const tableBlock = 1000
 
@@ -98,12 +108,12 @@ func (t *table) write() {
 			if i == len(t.widths) {
 				t.widths = append(t.widths, 0)
 			}
-			t.widths[i] = max(t.widths[i], ansi.StringWidth(c))
+			t.widths[i] = max(t.widths[i], widthOf(c))
 		}
 	}
 	for _, row := range t.rows {
 		for i, c := range row {
-			pad := strings.Repeat(" ", t.widths[i]-ansi.StringWidth(c)+2)
+			pad := strings.Repeat(" ", t.widths[i]-widthOf(c)+2)
 			if i == len(row)-1 {
 				pad = ""
 			}

@@ -216,8 +216,14 @@ func (s *verifySum) add(o tier.Object, err error) (kind string) {
 }
 
 func (s *verifySum) String() string {
-	return fmt.Sprintf("%d objects with %s read, %d damaged, %d unreadable, %d other",
-		s.Objects, sizes.Text(s.Bytes), s.Damaged, s.Unreadable, s.Other)
+	text := fmt.Sprintf("%d objects with %s read, %d damaged", s.Objects, sizes.Text(s.Bytes), s.Damaged)
+	if s.Unreadable > 0 {
+		text += fmt.Sprintf(", %d unreadable", s.Unreadable)
+	}
+	if s.Other > 0 {
+		text += fmt.Sprintf(", %d other", s.Other)
+	}
+	return text
 }
 
 // Run reads every object.

@@ -27,7 +27,7 @@ func (d *doctor) leftovers() {
 			d.add(slog.LevelInfo, "segments", "ringcache serve", "%s was left by a daemon that was killed; the next one takes over its %d objects", s.Name, s.Objects)
 		case s.State == inspect.Orphan:
 			left++
-			d.add(slog.LevelWarn, "segments", d.sweep(s.Name), "%s (%s, owner %q) was left by a process that was killed", s.Name, sizes.Text(s.Bytes), s.Owner)
+			d.add(slog.LevelWarn, "segments", d.sweep(s.Name), "%s (%s, owner %q) was left by a process that was killed: start its service again, which takes the objects over, or remove it", s.Name, sizes.Text(s.Bytes), s.Owner)
 		case s.State == inspect.Damaged:
 			left++
 			d.add(slog.LevelWarn, "segments", d.sweep(s.Name), "%s is damaged: %s", s.Name, s.Problem)
