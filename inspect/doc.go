@@ -21,6 +21,8 @@
 // The memory changes meanwhile. An object is described as of one moment, and what went while it was read is left out; a
 // list of objects is of no single moment.
 //
+// See docs/decisions.md, "Looking at a segment reads its file, and takes no slot".
+//
 // Nothing is believed: lengths are bounded by the file before anything is read, and what can't be right is reported as
 // [Damaged]. Texts may contain anything, control characters too: who prints them has to escape them.
 //

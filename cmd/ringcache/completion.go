@@ -34,6 +34,8 @@ func (c completionCommand) Run() error {
 	return err
 }
 
+// See docs/decisions.md, "The command line completes and documents itself".
+//
 // completionScripts ask `ringcache complete` for candidates, each with a blank and a help behind a tab. Without any,
 // the shell offers files.
 var completionScripts = map[string]string{

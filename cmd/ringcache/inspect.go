@@ -58,7 +58,7 @@ func verdict(s inspect.Summary) error {
 	case inspect.Closed:
 		return statusError{fmt.Errorf("%s has no writer: the last one has ended in order", name), noWriter}
 	case inspect.Orphan:
-		return statusError{fmt.Errorf("%s has no writer: the last one was killed; start its service again, which takes over the objects, or remove it by ringcache sweep", name), noWriter}
+		return statusError{fmt.Errorf("%s has no writer: the last one was killed; start its service again, or remove it by ringcache sweep", name), noWriter}
 	case inspect.Damaged:
 		return statusError{fmt.Errorf("%s is damaged: %s", name, s.Problem), damaged}
 	}

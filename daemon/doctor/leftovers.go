@@ -27,13 +27,13 @@ func (d *doctor) leftovers() {
 			d.add(slog.LevelInfo, "segments", "ringcache serve", "%s was left by a daemon that was killed; the next one takes over its %d objects", s.Name, s.Objects)
 		case s.State == inspect.Orphan:
 			left++
-			d.add(slog.LevelWarn, "segments", d.sweep(s.Name), "%s (%s, owner %q) was left by a process that was killed: start its service again, which takes the objects over, or remove it", s.Name, sizes.Text(s.Bytes), s.Owner)
+			d.add(slog.LevelWarn, "segments", d.sweep(s.Name), "%s (%s, owner %q) was left by a process that was killed: start its service again, or remove it", s.Name, sizes.Text(s.Bytes), s.Owner)
 		case s.State == inspect.Damaged:
 			left++
 			d.add(slog.LevelWarn, "segments", d.sweep(s.Name), "%s is damaged: %s", s.Name, s.Problem)
 		case s.State == inspect.Foreign && len(s.OpenBy) == 0:
 			left++
-			d.add(slog.LevelWarn, "segments", "rm "+quote(filepath.Join(d.shmDir(), s.Name)), "%s (%s) is a ring such as vLLM's, and no process that this user can see has it open: remove it if no container uses it", s.Name, sizes.Text(s.Bytes))
+			d.add(slog.LevelWarn, "segments", "rm "+quote(filepath.Join(d.shmDir(), s.Name)), "%s (%s) is a ring without an owner: no process that this user can see has it open", s.Name, sizes.Text(s.Bytes))
 		case s.State == inspect.Denied:
 			d.add(slog.LevelInfo, "segments", "", "%s can't be looked at: %s", s.Name, s.Problem)
 		}

@@ -35,6 +35,7 @@ var floors = [][]string{
 	{"internal/lossypair"}, // for tests of lrusync with two processes, and for internal/soak
 	{"tier"},
 	{"tier/memory", "tier/disk", "tier/redis", "encoder/safetensors"},
+	{"inspect"},
 	{"tier/internal/volume"}, // a program
 	{"encoder"},
 	{"encoder/warm", "internal/location"},
@@ -47,6 +48,7 @@ var floors = [][]string{
 	{"daemon/wire"},
 	{"daemon/client"},
 	{"daemon"},
+	{"daemon/doctor"},
 	{"objstore/upstream", "lrusync/upstream"},
 	{"engine/enginetest/wire"},
 	{"engine/enginetest", "preprocess"},

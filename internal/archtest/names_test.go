@@ -32,9 +32,10 @@ const (
 	// tell objects from what else lies there. preprocess makes items from photos: it was an example, whose
 	// names were not counted. tier.Account, with Charge, LeaseSummary and WriteTime, in place of a second
 	// record of leases above the memory level. kv is a capability: chunk hashes, LMCache's keys, what makes bytes fit,
-	// and the longest prefix.
-	topLevelLimit    = 532
-	withMethodsLimit = 999
+	// and the longest prefix. inspect and daemon/doctor are one: what operators see of segments and machines, each state
+	// of a segment and an object has a name; with what inspect needs of tier/memory and of the daemon's Config.
+	topLevelLimit    = 558
+	withMethodsLimit = 1037
 )
 
 // names counts the exported names of a package.
