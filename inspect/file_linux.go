@@ -52,8 +52,8 @@ func openBy(dir, proc string) map[[2]uint64][]int {
 	if err != nil {
 		return out
 	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if target, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = target
 	}
 	for _, p := range processes {
 		pid, err := strconv.Atoi(p.Name())

@@ -16,7 +16,7 @@ import (
 )
 
 type checkCommand struct {
-	Name    string   `arg:"" help:"Name of the segment."`
+	Name    string   `arg:"" predict:"segment" help:"Name of the segment."`
 	At      []handle `placeholder:"ADDRESS:ID" help:"Check the chunk of this handle, too. Separate several by commas, or repeat the flag."`
 	Size    int      `help:"Bytes of the ring. Without it they follow from the size of the segment."`
 	Release string   `help:"The vLLM release that wrote it. Without it the sidecar's, or the newest."`

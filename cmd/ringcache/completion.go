@@ -1,6 +1,7 @@
 package main
 
 import (
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -30,59 +31,20 @@ Or for one session of a shell: source <(ringcache completion bash)`
 
 // Run prints a script.
 func (c completionCommand) Run() error {
-	_, err := io.WriteString(os.Stdout, completionScripts[c.Shell])
+	script, err := shells.ReadFile("shells/ringcache." + c.Shell)
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(script)
 	return err
 }
 
+// shells are scripts that ask `ringcache complete` for candidates, each with its help behind a tab. Without any, the
+// shell offers files.
 // See docs/decisions.md, "The command line completes and documents itself".
 //
-// completionScripts ask `ringcache complete` for candidates, each with a blank and a help behind a tab. Without any,
-// the shell offers files.
-var completionScripts = map[string]string{
-	"bash": `# bash completion of ringcache
-_ringcache() {
-    local word
-    COMPREPLY=()
-    while IFS=$'\t' read -r word _; do
-        [[ -n $word ]] && COMPREPLY+=("$word")
-    done < <("${COMP_WORDS[0]}" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-}
-complete -o default -F _ringcache ringcache
-`,
-	"zsh": `#compdef ringcache
-_ringcache() {
-    local line
-    local -a names shown
-    for line in "${(@f)$("${words[1]}" complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
-        [[ -n $line ]] || continue
-        names+=("${line%%$'\t'*}")
-        shown+=("${line/$'\t'/  }")
-    done
-    if (( ${#names} )); then
-        compadd -l -d shown -a names
-    else
-        _files
-    fi
-}
-if [ "$funcstack[1]" = "_ringcache" ]; then
-    _ringcache "$@"
-else
-    compdef _ringcache ringcache
-fi
-`,
-	"fish": `# fish completion of ringcache
-function __ringcache_complete
-    set -l words (commandline -opc) (commandline -ct)
-    set -l found ($words[1] complete -- $words[2..-1] 2>/dev/null)
-    if test (count $found) -gt 0
-        printf '%s\n' $found
-    else
-        __fish_complete_path (commandline -ct)
-    end
-end
-complete -c ringcache -f -a '(__ringcache_complete)'
-`,
-}
+//go:embed shells
+var shells embed.FS
 
 type completeCommand struct {
 	Words []string `arg:"" optional:"" passthrough:"" help:"The words up to the cursor, the last one as far as it is there."`
