@@ -121,7 +121,11 @@ text { fill: #222 } .back { fill: #fff } .free { fill: #e4e4e4 } .evictable { fi
 // Caption is one line about the segment.
 func (m *Map) Caption() string {
 	s := m.Summary
-	text := fmt.Sprintf("%s, %s of %s", s.State, s.Policy, sizes.Text(max(s.Size, 0)))
+	policy := s.Policy
+	if policy == policyForeign {
+		policy = "a ring"
+	}
+	text := fmt.Sprintf("%s, %s of %s", s.State, policy, sizes.Text(max(s.Size, 0)))
 	if s.Objects >= 0 {
 		text += fmt.Sprintf(", %d objects", s.Objects)
 	}

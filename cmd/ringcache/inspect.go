@@ -297,7 +297,11 @@ func printSummary(to io.Writer, s inspect.Summary) {
 	if s.Owner != "" {
 		owner = ", owner " + printable(s.Owner)
 	}
-	fmt.Fprintf(to, "%s: %s, %s of %s%s, pid %s, made %s ago\n", printable(s.Name), state, s.Policy,
+	policy := s.Policy
+	if s.State == inspect.Foreign {
+		policy = "a ring as those" // which have the same headers
+	}
+	fmt.Fprintf(to, "%s: %s, %s of %s%s, pid %s, made %s ago\n", printable(s.Name), state, policy,
 		cmp.Or(printable(s.Format), "an unknown format"), owner, pidsOf(s), age(s.Made))
 	ring := fmt.Sprintf("ring of %s behind %s bytes, %s used", size(s.Size), count(s.DataOffset), percent(s.Fill()))
 	if s.MaxObjects >= 0 {

@@ -142,7 +142,7 @@ func TestSegmentCommands(t *testing.T) {
 	require.NotContains(t, out, "photo-1")
 	out, errOut, code = ringcache(t, "inspect", vllmName, "--dir", s.shm)
 	require.Zero(t, code, errOut)
-	require.Contains(t, out, "foreign of 0.33.0")
+	require.Contains(t, out, "foreign, a ring as those of 0.33.0")
 	require.Contains(t, out, "2 objects in chunks of ")
 	for _, name := range []string{"ringcache", "frontend", vllmName} {
 		out, _, _ = ringcache(t, "inspect", name, "--dir", s.shm, "--json")
