@@ -32,8 +32,8 @@ func madeAt(f *os.File) time.Time {
 	return time.Unix(t.Sec, int64(t.Nsec))
 }
 
-// openFiles returns a function that returns which other processes have a file of a folder open. It looks at all processes
-// when it is first called.
+// openFiles returns a function that returns which other processes have a file of a folder open. It looks at
+// all processes when it is first called.
 func openFiles(dir string) func(dev, ino uint64) []int {
 	var found map[[2]uint64][]int
 	return func(dev, ino uint64) []int {
@@ -44,8 +44,8 @@ func openFiles(dir string) func(dev, ino uint64) []int {
 	}
 }
 
-// openBy finds the other processes that have files of a folder open. Those of other users are left out: the kernel does not
-// show their descriptors. Only links are read, so no process waits for it.
+// openBy finds the other processes that have files of a folder open. Those of other users are left out: the
+// kernel does not show their descriptors. Only links are read, so no process waits for it.
 func openBy(dir, proc string) map[[2]uint64][]int {
 	out := map[[2]uint64][]int{}
 	processes, err := os.ReadDir(proc)

@@ -11,8 +11,8 @@ import (
 	"github.com/ringcache/ringcache/internal/goldentest"
 )
 
-// TestGoldenRings: of segments that vLLM wrote, every chunk that is shown is one that vLLM has put there, with its size,
-// and every one that vLLM counts in the newest lap is shown.
+// TestGoldenRings: of segments that vLLM wrote, every chunk that is shown is one that vLLM has put there,
+// with its size, and every one that vLLM counts in the newest lap is shown.
 func TestGoldenRings(t *testing.T) {
 	steps, shown, live := 0, 0, 0
 	for _, f := range goldentest.Files(t, "ring_images") {

@@ -18,8 +18,8 @@ import (
 // String names the holder as [Object].HeldBy does.
 func (h Holder) String() string { return h.Kind + " " + h.Name }
 
-// Holders lists the readers that have a slot, and the leases, those with the most bytes first. An error is about the
-// leases alone: their table is damaged, or was made by another segment.
+// Holders lists the readers that have a slot, and the leases, those with the most bytes first. An error is
+// about the leases alone: their table is damaged, or was made by another segment.
 func (x *Segment) Holders() ([]Holder, error) {
 	all := x.holders()
 	sizes := map[uint32]int64{}
@@ -99,8 +99,8 @@ func (x *Segment) leases() ([]*leasetable.Looked, error) {
 	return all, nil
 }
 
-// clientOf reads the owner of a lease of the daemon: pid, start of the process, and the name of the client. Other
-// owners are names alone.
+// clientOf reads the owner of a lease of the daemon: pid, start of the process, and the name of the client.
+// Other owners are names alone.
 func clientOf(owner string) (pid int, client string) {
 	parts := strings.SplitN(owner, " ", 3)
 	if len(parts) == 3 {

@@ -63,7 +63,8 @@ func TestPoolAtWork(t *testing.T) {
 	require.Equal(t, inspect.Closed, summary(t, open(t, dir, "closed")).State)
 }
 
-// TestKilledWriter: what a killed process left is shown as it is, its leases too, and may be taken over meanwhile.
+// TestKilledWriter: what a killed process left is shown as it is, its leases too, and may be taken over
+// meanwhile.
 func TestKilledWriter(t *testing.T) {
 	dir := killed(t)
 	x := open(t, dir, "level")

@@ -19,9 +19,9 @@ import (
 // (envs.py, 0.11.0 to 0.33.0).
 const vllmPrefix = "VLLM_OBJECT_STORAGE_SHM_BUFFER"
 
-// List describes the segments of a directory, in the order of their names: those with a sidecar, and files that are
-// rings by their name or their content. Files that are neither are left out. Files of another user that have the name of
-// a segment are there as [Denied].
+// List describes the segments of a directory, in the order of their names: those with a sidecar, and files
+// that are rings by their name or their content. Files that are neither are left out. Files of another user
+// that have the name of a segment are there as [Denied].
 func List(o Options) ([]Summary, error) {
 	dir := cmp.Or(o.Dir, shmfile.DefaultDir)
 	files, err := os.ReadDir(dir)

@@ -17,16 +17,16 @@ type Map struct {
 	Cells   []Cell  `json:"cells"`
 }
 
-// Cell is a part of the ring. States are bytes of chunks of this state within it; what no chunk has is free, or, of a
-// ring, not known.
+// Cell is a part of the ring. States are bytes of chunks of this state within it; what no chunk has is free,
+// or, of a ring, not known.
 type Cell struct {
 	Address int64           `json:"address"`
 	Size    int64           `json:"size"`
 	States  map[State]int64 `json:"states,omitempty"`
 }
 
-// Main is the state to show for the cell: the one that most needs to be seen, even if it has few of its bytes, and ""
-// if the cell is free.
+// Main is the state to show for the cell: the one that most needs to be seen, even if it has few of its
+// bytes, and "" if the cell is free.
 func (c Cell) Main() State {
 	for _, s := range mapStates {
 		if c.States[s] > 0 {
@@ -76,7 +76,8 @@ func (x *Segment) Map(cells int) (*Map, error) {
 	return m, nil
 }
 
-// SVG draws the map as a picture that can stand alone: with a title, a legend, and colours for light and dark.
+// SVG draws the map as a picture that can stand alone: with a title, a legend, and colours for light and
+// dark.
 func (m *Map) SVG(w io.Writer) error {
 	const columns, cell, gap, left, top = 64, 12, 1, 10, 58
 	rows := (len(m.Cells) + columns - 1) / columns

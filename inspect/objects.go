@@ -24,8 +24,9 @@ const (
 	entryTries = 20
 )
 
-// Objects lists the objects of a pool, in the order of its table, and then those that are being written under leases; or
-// the chunks of a ring, in the order of their addresses. It reads on while the caller takes them, and keeps none.
+// Objects lists the objects of a pool, in the order of its table, and then those that are being written under
+// leases; or the chunks of a ring, in the order of their addresses. It reads on while the caller takes them,
+// and keeps none.
 func (x *Segment) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		if x.file == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/ringcache/ringcache/shmring"
 )
 
-// maxChunks bounds how many headers of a ring are followed: what a ring of many GiB has, and not what somebody writes
-// who wants to keep this process busy.
+// maxChunks bounds how many headers of a ring are followed: what a ring of many GiB has, and not what
+// somebody writes who wants to keep this process busy.
 const maxChunks = 1 << 20
 
 // chunk is a chunk of a ring by its header.
@@ -27,9 +27,10 @@ type laps struct {
 	cut    bool // there are more
 }
 
-// follow reads headers from the begin of the ring. Each lap begins there (docs/format.md, Ring), and ids count up
-// without gaps, so the chunks of the newest lap are those whose ids go on. What lies behind is of the lap before. If its
-// last id is the one in front of the first id of the newest lap, these are its chunks, which may have been freed.
+// follow reads headers from the begin of the ring. Each lap begins there (docs/format.md, Ring), and ids
+// count up without gaps, so the chunks of the newest lap are those whose ids go on. What lies behind is of
+// the lap before. If its last id is the one in front of the first id of the newest lap, these are its chunks,
+// which may have been freed.
 func (x *Segment) follow() (l laps) {
 	l.chunks, l.cut = x.run(0, nil)
 	l.newest = len(l.chunks)
@@ -114,8 +115,8 @@ func newestWith(offset int) (g *pycompat.Generation) {
 	return g
 }
 
-// holdsVLLM reports whether the payload of a chunk begins with vLLM's metadata: a header alone is but eight bytes,
-// which anything may look like.
+// holdsVLLM reports whether the payload of a chunk begins with vLLM's metadata: a header alone is but eight
+// bytes, which anything may look like.
 func (x *Segment) holdsVLLM(c chunk) bool {
 	const front = shmring.HeaderSize + 4
 	for _, most := range []int64{64 << 10, math.MaxInt32} { // metadata are short, but for odd items

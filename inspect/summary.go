@@ -10,8 +10,8 @@ import (
 type Options struct {
 	// Dir is the directory of shared memory, /dev/shm if empty.
 	Dir string
-	// Generation is that of segments without a sidecar. nil finds out whether there is a secret in front of the ring, by
-	// the headers of chunks, and takes none while no chunk is there.
+	// Generation is that of segments without a sidecar. nil finds out whether there is a secret in front of
+	// the ring, by the headers of chunks, and takes none while no chunk is there.
 	Generation *pycompat.Generation
 }
 

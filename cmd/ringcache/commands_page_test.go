@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommandsPage runs each command line of docs/commands.md, and compares what it prints with what stands below it: all
-// but numbers. RINGCACHE_TEST_UPDATE_PAGE=1 writes what is printed into the page.
+// TestCommandsPage runs each command line of docs/commands.md, and compares what it prints with what stands
+// below it: all but numbers. RINGCACHE_TEST_UPDATE_PAGE=1 writes what is printed into the page.
 func TestCommandsPage(t *testing.T) {
 	s := machine(t)
 	path := filepath.Join("..", "..", "docs", "commands.md")
@@ -55,7 +55,8 @@ func TestCommandsPage(t *testing.T) {
 	}
 }
 
-// onPage runs a command on the machine of the page, and returns the lines that it printed, with the paths of the page.
+// onPage runs a command on the machine of the page, and returns the lines that it printed, with the paths of
+// the page.
 func onPage(t *testing.T, s *serving, args []string) []string {
 	t.Helper()
 	if args[0] != "top" && args[0] != "doctor" {

@@ -39,8 +39,8 @@ func (c completionCommand) Run() error {
 	return err
 }
 
-// shells are scripts that ask `ringcache complete` for candidates, each with its help behind a tab. Without any, the
-// shell offers files.
+// shells are scripts that ask `ringcache complete` for candidates, each with its help behind a tab. Without
+// any, the shell offers files.
 // See docs/decisions.md, "The command line completes and documents itself".
 //
 //go:embed shells

@@ -20,9 +20,9 @@ import (
 	"github.com/ringcache/ringcache/inspect"
 )
 
-// TestHundredThousandObjects: every command that looks answers about a daemon with 10^5 objects, with little memory. What
-// they took is logged; that it is less than a second is the matter of docs/commands.md, since a test on a busy machine
-// can't tell.
+// TestHundredThousandObjects: every command that looks answers about a daemon with 10^5 objects, with little
+// memory. What they took is logged; that it is less than a second is the matter of docs/commands.md, since a
+// test on a busy machine can't tell.
 func TestHundredThousandObjects(t *testing.T) {
 	const objects, batch = 100_000, 1000
 	s := newServing(t, "--size", "64MiB", "--max-objects", "110000")
@@ -82,8 +82,8 @@ func TestHundredThousandObjects(t *testing.T) {
 	}
 }
 
-// writePeak writes the most memory that this process has had, in KB. The kernel's count of resources would have that of
-// the process that started it, too.
+// writePeak writes the most memory that this process has had, in KB. The kernel's count of resources would
+// have that of the process that started it, too.
 func writePeak(file string) error {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {

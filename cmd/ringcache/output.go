@@ -16,9 +16,10 @@ import (
 	"github.com/ringcache/ringcache/internal/terminal"
 )
 
-// One style for all commands: a table for people has a heading in capitals, two blanks between columns, sizes and times
-// with units, "?" for what is unknown and "-" for what does not apply. Sentences have sizes as sizes.Text writes them. JSON has
-// numbers: bytes, and seconds. One value is an indented JSON text; what may be long is one line for each element.
+// One style for all commands: a table for people has a heading in capitals, two blanks between columns, sizes
+// and times with units, "?" for what is unknown and "-" for what does not apply. Sentences have sizes as
+// sizes.Text writes them. JSON has numbers: bytes, and seconds. One value is an indented JSON text; what may
+// be long is one line for each element.
 
 // isTerminal reports whether a writer is a terminal.
 func isTerminal(w io.Writer) bool {
@@ -74,8 +75,8 @@ func widthOf(s string) int {
 // tableBlock is how many rows a table keeps before it writes them.
 const tableBlock = 1000
 
-// table is a table for people. Rows are written in blocks, each with columns that are at least as wide as those of
-// the block before, so that a table of any length takes little memory.
+// table is a table for people. Rows are written in blocks, each with columns that are at least as wide as
+// those of the block before, so that a table of any length takes little memory.
 type table struct {
 	w      io.Writer
 	colour bool

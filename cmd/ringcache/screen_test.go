@@ -95,7 +95,8 @@ func (s *screen) forget() {
 	s.raw.Reset()
 }
 
-// wait waits until all texts were shown. A screen is drawn in parts, so each text must be one that is drawn at once.
+// wait waits until all texts were shown. A screen is drawn in parts, so each text must be one that is drawn
+// at once.
 func (s *screen) wait(texts ...string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {

@@ -254,8 +254,8 @@ func requirePrintable(t *testing.T, what, text string) {
 	}
 }
 
-// TestTopOfADaemon: on a real terminal it shows levels, sessions and leases, follows what happens, scrolls, stops, and
-// leaves the terminal as it was.
+// TestTopOfADaemon: on a real terminal it shows levels, sessions and leases, follows what happens, scrolls,
+// stops, and leaves the terminal as it was.
 func TestTopOfADaemon(t *testing.T) {
 	s := machine(t)
 	x := onTerminal(t, nil, "top", "--socket", s.socket, "--interval", "100ms")

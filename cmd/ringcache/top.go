@@ -83,8 +83,8 @@ type looked struct {
 	at   time.Time
 }
 
-// topModel is the state of the screen. bubbletea calls its methods one at a time, and the commands that they return in
-// goroutines of their own: one look at a time is under way.
+// topModel is the state of the screen. bubbletea calls its methods one at a time, and the commands that they
+// return in goroutines of their own: one look at a time is under way.
 type topModel struct {
 	ctx      context.Context
 	source   topSource

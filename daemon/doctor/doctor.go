@@ -19,7 +19,8 @@ import (
 
 // Finding is something that was looked at.
 type Finding struct {
-	// Level is Info if all is right, Warn if something suffers, Error if the daemon would not start, or does not answer.
+	// Level is Info if all is right, Warn if something suffers, Error if the daemon would not start, or does
+	// not answer.
 	Level slog.Level
 	// About is a setting of the daemon, or a short name of what was looked at.
 	About string
@@ -33,8 +34,8 @@ type Finding struct {
 type Options struct {
 	// Config is the plan: the daemon that runs here, or is to run.
 	Config daemon.Config
-	// Environments are folders of Python environments, such as a venv, that are searched for vLLM and LMCache beside those
-	// of the system and of the variables VIRTUAL_ENV and CONDA_PREFIX.
+	// Environments are folders of Python environments, such as a venv, that are searched for vLLM and LMCache
+	// beside those of the system and of the variables VIRTUAL_ENV and CONDA_PREFIX.
 	Environments []string
 	// Root is the file system at "/"; nil is this machine's. Tests have another one.
 	Root fs.FS

@@ -148,8 +148,8 @@ func TestLockedMemory(t *testing.T) {
 	}
 }
 
-// TestLeftovers: what processes left is found with the command that removes it; what lives, and what the daemon takes
-// over, is none.
+// TestLeftovers: what processes left is found with the command that removes it; what lives, and what the
+// daemon takes over, is none.
 func TestLeftovers(t *testing.T) {
 	c := plan(t, nil)
 	w, err := objstore.CreatePool(objstore.Options{Name: "alive", Dir: c.ShmDir, RingSize: 4096, MaxObjectSize: 1024, Readers: 1})

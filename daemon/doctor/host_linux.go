@@ -53,7 +53,8 @@ func (d *doctor) memoryLimit() {
 	}
 }
 
-// lockedMemory looks at how much memory this user may lock: a driver that pins a segment for a GPU needs that.
+// lockedMemory looks at how much memory this user may lock: a driver that pins a segment for a GPU needs
+// that.
 func (d *doctor) lockedMemory() {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
@@ -148,8 +149,8 @@ func logindFiles(root fs.FS) []string {
 	return files
 }
 
-// splitLocks looks at what the kernel does to programs that lock words across cache lines. This library never does, but
-// engines and their libraries may.
+// splitLocks looks at what the kernel does to programs that lock words across cache lines. This library never
+// does, but engines and their libraries may.
 func (d *doctor) splitLocks() {
 	line, _ := fs.ReadFile(d.Root, "proc/cmdline")
 	mitigate, err := fs.ReadFile(d.Root, "proc/sys/kernel/split_lock_mitigate")

@@ -17,8 +17,9 @@ type Looked struct {
 	Reserved []sidecar.Record // where reservations are
 }
 
-// Look reads the leases of the segment name in dir while its writer goes on, for people: it maps the file to read,
-// and changes nothing. A record that changes at that moment is left out. The errors are those of [Open].
+// Look reads the leases of the segment name in dir while its writer goes on, for people: it maps the file to
+// read, and changes nothing. A record that changes at that moment is left out. The errors are those of
+// [Open].
 func Look(dir, name string, generation uint64) (all []*Looked, err error) {
 	path, err := Path(dir, name)
 	if err != nil {
@@ -55,7 +56,8 @@ func Look(dir, name string, generation uint64) (all []*Looked, err error) {
 func (t *Table) look() (all []*Looked) {
 	bySerial := map[uint64]*Looked{}
 	for i := range t.opt.Leases {
-		// Of two records of one lease the later one counts, and the earlier one goes at once: either is near enough.
+		// Of two records of one lease the later one counts, and the earlier one goes at once: either is near
+		// enough.
 		if l, _, state := t.readLease(i); state == recordValid && bySerial[l.Serial] == nil {
 			x := &Looked{Lease: l}
 			bySerial[l.Serial] = x

@@ -13,7 +13,8 @@ import (
 	"github.com/ringcache/ringcache/internal/sidecar"
 )
 
-// TestLook: leases are read beside their writer, without a change of the file, and what is damaged is no lease.
+// TestLook: leases are read beside their writer, without a change of the file, and what is damaged is no
+// lease.
 func TestLook(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Look(dir, "s", 7)

@@ -10,7 +10,8 @@ import (
 	"github.com/ringcache/ringcache/internal/sidecar"
 )
 
-// TestTwoLooksAreNoWriter: processes that ask at the same time whether a writer lives do not take each other for it.
+// TestTwoLooksAreNoWriter: processes that ask at the same time whether a writer lives do not take each other
+// for it.
 func TestTwoLooksAreNoWriter(t *testing.T) {
 	dir := t.TempDir()
 	seg, err := os.Create(dir + "/seg")
