@@ -42,9 +42,9 @@
 //     fuzz, and docs/test-your-own-ring.md.
 //   - Any other language: the command ringcache agent, driven by JSON lines
 //     (docs/agent.md), and the Python package in python.
-//   - Operating segments, checking their bytes, sweeping up after a kill: the commands
-//     ringcache check and ringcache sweep, and docs/operations.md; objects in tiers:
-//     ringcache tier.
+//   - Operating segments: the commands of docs/commands.md, which look (ls, inspect, map, top, doctor), those that
+//     check bytes and sweep up after a kill (ringcache check and ringcache sweep, docs/operations.md), and
+//     ringcache tier for objects in tiers. Package inspect looks for a program of your own.
 //
 // # Floors
 //
@@ -65,6 +65,7 @@
 //	tier/memory      a level in shared memory: leases, survival of a kill
 //	tier/disk        a level in a folder
 //	tier/redis       a level in a Redis or Valkey server
+//	inspect          segments seen from outside
 //	encoder          the encoder cache: manager, keys, the tree of vLLM's connector
 //	encoder/warm     filling a cache of outputs through a running engine
 //	kv               chunks of KV caches: hashes, keys, identity, longest prefix
@@ -86,6 +87,7 @@
 //	daemon/wire      the daemon's protocol
 //	daemon/client    its client
 //	daemon           what ringcache serve runs
+//	daemon/doctor    what is wrong with a machine
 //	agent            stores, rings, caches, tiers, hashes and messages by JSON lines
 //	fuzz             tests for rings, stores, caches and levels of any make
 //

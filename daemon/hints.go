@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 )
@@ -20,4 +21,14 @@ type findings []Finding
 
 func (f *findings) add(level slog.Level, key, format string, args ...any) {
 	*f = append(*f, Finding{level, key, fmt.Sprintf(format, args...)})
+}
+
+// SegmentBytes is what the segment, its sidecar and its table of leases take of shared memory, rounded up generously.
+func (c Config) SegmentBytes() int64 {
+	objects := int64(c.MaxObjects)
+	if objects == 0 {
+		objects = min(max(c.Size/(8<<10), 1<<10), 1<<20)
+	}
+	leases := int64(cmp.Or(c.MaxLeases, 4096)) + 1
+	return c.Size + 64*objects + 64*2*objects + 576*leases + 256<<10
 }

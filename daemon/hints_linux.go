@@ -30,16 +30,6 @@ func (c Config) Hints() []Finding {
 	return f
 }
 
-// segmentBytes is what the segment, its sidecar and its table of leases take, rounded up generously.
-func (c Config) segmentBytes() int64 {
-	objects := int64(c.MaxObjects)
-	if objects == 0 {
-		objects = min(max(c.Size/(8<<10), 1<<10), 1<<20)
-	}
-	leases := int64(cmp.Or(c.MaxLeases, 4096)) + 1
-	return c.Size + 64*objects + 64*2*objects + 576*leases + 256<<10
-}
-
 // hintShm reports a folder that is not in memory.
 func (c Config) hintShm(f *findings) {
 	dir := cmp.Or(c.ShmDir, shmfile.DefaultDir)
@@ -55,14 +45,14 @@ func (c Config) checkRoom() error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil
 	}
-	err := shmfile.CheckRoom(path, c.segmentBytes())
+	err := shmfile.CheckRoom(path, c.SegmentBytes())
 	space := (*shmfile.SpaceError)(nil)
 	if errors.As(err, &space) && !space.Cgroup && space.Size == 64<<20 {
 		err = fmt.Errorf("%w (64 MiB is the default of containers)", err)
 	}
 	if err != nil {
 		err = fmt.Errorf("size: %s takes %s with leases and tables: %w",
-			formatBytes(c.Size), formatBytes(c.segmentBytes()), err)
+			formatBytes(c.Size), formatBytes(c.SegmentBytes()), err)
 	}
 	return err
 }

@@ -70,8 +70,8 @@ func TestSegmentBytesAreEnough(t *testing.T) {
 			require.NoError(t, err)
 			sum += info.Size()
 		}
-		require.LessOrEqual(t, sum, c.segmentBytes())
-		require.Less(t, c.segmentBytes(), sum+1<<20)
+		require.LessOrEqual(t, sum, c.SegmentBytes())
+		require.Less(t, c.SegmentBytes(), sum+1<<20)
 		require.NoError(t, l.close())
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/ringcache/ringcache/internal/payload"
 )
 
 // lifetime is the part of a [Store] that decides what has to stay: which key means which object, which
@@ -118,8 +120,8 @@ func (l *lifetime) notify(o *Object, present bool) {
 // The use word of the sidecar: bit 63 reports that someone may need the object, bit
 // 62 that it is retired; the low 32 bits are the owner's.
 const (
-	useBusy    = 1 << 63
-	useRetired = 1 << 62
+	useBusy    = payload.UseBusy
+	useRetired = payload.UseRetired
 	// unwritten is no use word, since a word's bits 32 to 61 are 0.
 	unwritten = 1<<64 - 1
 )

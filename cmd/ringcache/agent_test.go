@@ -24,10 +24,18 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv("RINGCACHE_TEST_COMMAND") != "" {
 		main()
+		if file := os.Getenv("RINGCACHE_TEST_PEAK"); file != "" {
+			if err := writePeak(file); err != nil {
+				panic(err)
+			}
+		}
 		os.Exit(0)
 	}
 	if socket := os.Getenv("RINGCACHE_TEST_CROWD"); socket != "" {
 		crowd(socket)
+	}
+	if dir := os.Getenv("RINGCACHE_TEST_POOL"); dir != "" {
+		servePool(dir)
 	}
 	os.Exit(m.Run())
 }

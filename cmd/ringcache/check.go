@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
+	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/internal/terminal"
 	"github.com/ringcache/ringcache/objstore/check"
 	"github.com/ringcache/ringcache/pycompat"
@@ -16,7 +16,7 @@ import (
 )
 
 type checkCommand struct {
-	Name    string   `arg:"" help:"Name of the segment."`
+	Name    string   `arg:"" predict:"segment" help:"Name of the segment."`
 	At      []handle `placeholder:"ADDRESS:ID" help:"Check the chunk of this handle, too. Separate several by commas, or repeat the flag."`
 	Size    int      `help:"Bytes of the ring. Without it they follow from the size of the segment."`
 	Release string   `help:"The vLLM release that wrote it. Without it the sidecar's, or the newest."`
@@ -63,7 +63,10 @@ func (c checkCommand) Run() error {
 		}
 		o.Generation = g
 	}
+	view := newProgress("checking")
+	o.Progress = view.show
 	r, err := check.Segment(c.Name, o)
+	view.end()
 	if errors.Is(err, segment.ErrForeign) {
 		return fmt.Errorf("%w: see --at", err)
 	}
@@ -71,7 +74,7 @@ func (c checkCommand) Run() error {
 		return err
 	}
 	if c.JSON {
-		err = json.NewEncoder(terminal.Writer(os.Stdout)).Encode(r)
+		err = writeJSON(os.Stdout, r)
 	} else {
 		err = printReport(os.Stdout, r)
 	}
@@ -104,7 +107,7 @@ func printReport(w io.Writer, r *check.Report) error {
 	if r.DeadReaders > 0 {
 		readers += fmt.Sprintf(" (and %d by readers that died)", r.DeadReaders)
 	}
-	_, err := fmt.Fprintf(w, "%s: %s of %s, %s: %d chunks with %d bytes checked, %d too busy to check, %s, %d findings\n",
-		r.Segment, r.Policy, printable(r.Format), state, r.Chunks, r.Bytes, r.Busy, readers, len(r.Findings))
+	_, err := fmt.Fprintf(w, "%s: %s of %s, %s: %d chunks with %s checked, %d too busy to check, %s, %d findings\n",
+		printable(r.Segment), r.Policy, printable(r.Format), state, r.Chunks, sizes.Text(r.Bytes), r.Busy, readers, len(r.Findings))
 	return err
 }

@@ -32,9 +32,7 @@ func TestControlCharacters(t *testing.T) {
 	clean := func(what, text string) {
 		t.Helper()
 		for _, line := range strings.Split(text, "\n") {
-			require.False(t, strings.ContainsFunc(line, func(r rune) bool {
-				return !unicode.IsPrint(r)
-			}), "%s: %q", what, line)
+			require.False(t, strings.ContainsFunc(line, notPrintable), "%s: %q", what, line)
 		}
 	}
 	s.wait(`"msg":"objects were deleted"`)
@@ -67,3 +65,5 @@ func TestControlCharacters(t *testing.T) {
 			Tenant: "te" + evil, Note: "no" + evil}, got)
 	}
 }
+
+func notPrintable(r rune) bool { return !unicode.IsPrint(r) }

@@ -5,17 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ringcache/ringcache/daemon"
 	"github.com/ringcache/ringcache/daemon/client"
 	"github.com/ringcache/ringcache/daemon/wire"
-	"github.com/ringcache/ringcache/internal/terminal"
 	"github.com/ringcache/ringcache/kv"
 )
 
@@ -132,8 +129,7 @@ func (c kvLs) Run() error {
 		if _, err := s.of(""); err != nil {
 			return err
 		}
-		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "MODEL\tWORD\tWORKERS\tCHUNK\tGROUPS\tLAYERS\tDTYPE\tBYTES")
+		w := newTable(os.Stdout, "MODEL", "WORD", "WORKERS", "CHUNK", "GROUPS", "LAYERS", "DTYPE", "BYTES")
 		for _, l := range s.layouts {
 			layers, bytes := 0, int64(0)
 			var dtypes []string
@@ -143,23 +139,11 @@ func (c kvLs) Run() error {
 					dtypes = append(dtypes, g.DType)
 				}
 			}
-			word := "-"
-			if l.Engine != "" {
-				word = printable(l.Engine)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n", printable(l.Model), word, l.World, l.ChunkTokens,
-				len(l.Groups), layers,
+			w.row(printable(l.Model), orNone(l.Engine), l.World, l.ChunkTokens, len(l.Groups), layers,
 				printable(strings.Join(dtypes, " ")), size(bytes))
 		}
-		return w.Flush()
+		return w.flush()
 	})
-}
-
-// writeJSON writes a value for programs, which may have texts of peers.
-func writeJSON(to io.Writer, v any) error {
-	enc := json.NewEncoder(terminal.Writer(to))
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }
 
 type kvClear struct {

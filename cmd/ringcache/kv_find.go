@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/kv"
@@ -316,7 +314,6 @@ func (s *kvSession) stat(ctx context.Context, q wire.Request) (*wire.Reply, erro
 
 // print writes tables for people.
 func (f *kvFound) print(to io.Writer) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	word, salt := "", ""
 	if f.Word != "" {
 		word = ", word " + printable(f.Word)
@@ -324,27 +321,32 @@ func (f *kvFound) print(to io.Writer) error {
 	if f.Salt != "" {
 		salt = ", salt " + printable(f.Salt)
 	}
-	fmt.Fprintf(w, "%s%s, workers: %d, chunks of %d tokens%s\n", printable(f.Model), word, f.Workers, f.Chunk, salt)
-	fmt.Fprintf(w, "%d of %d tokens would be loaded\n", f.Found, f.Tokens)
+	fmt.Fprintf(to, "%s%s, workers: %d, chunks of %d tokens%s\n", printable(f.Model), word, f.Workers, f.Chunk, salt)
+	fmt.Fprintf(to, "%d of %d tokens would be loaded\n", f.Found, f.Tokens)
 	if f.Tokens < f.Chunk {
-		fmt.Fprintln(w, "the prompt is shorter than a chunk, and only whole chunks are stored")
+		fmt.Fprintln(to, "the prompt is shorter than a chunk, and only whole chunks are stored")
 	}
 	if f.Away {
-		fmt.Fprintln(w, "a level does not answer, so there may be more: see `ringcache serve status`")
+		fmt.Fprintln(to, "a level does not answer, so there may be more: see `ringcache serve status`")
 	}
 	if f.Objects > 0 {
-		fmt.Fprintln(w, "\nLEVEL\tTOKENS\tOBJECTS\tBYTES")
-		fmt.Fprintf(w, "any level\t%d\t%d\t%s\n", f.Found, f.Objects, size(f.Bytes))
+		fmt.Fprintln(to)
+		w := newTable(to, "LEVEL", "TOKENS", "OBJECTS", "BYTES")
+		w.row("any level", f.Found, f.Objects, size(f.Bytes))
 		for _, l := range f.Levels {
-			fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", printable(l.Name), l.Found, l.Objects, size(l.Bytes))
+			w.row(printable(l.Name), l.Found, l.Objects, size(l.Bytes))
+		}
+		if err := w.flush(); err != nil {
+			return err
 		}
 	}
-	if len(f.Leases) > 0 {
-		fmt.Fprintln(w, "\nLEASE\tCLIENT\tPID\tLEFT\tOBJECTS")
+	if len(f.Leases) == 0 {
+		return nil
 	}
+	fmt.Fprintln(to)
+	w := newTable(to, "LEASE", "CLIENT", "PID", "LEFT", "OBJECTS")
 	for _, l := range f.Leases {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\n", printable(l.Name), cmp.Or(printable(l.Client), "-"), l.PID,
-			timeLeft(l.Seconds), l.Objects)
+		w.row(printable(l.Name), orNone(l.Client), l.PID, timeLeft(l.Seconds), l.Objects)
 	}
-	return w.Flush()
+	return w.flush()
 }

@@ -16,6 +16,11 @@ import (
 type commands struct {
 	Serve         serveCommand         `cmd:"" help:"Run the daemon: engines share one cache that outlives them."`
 	Agent         agentCommand         `cmd:"" help:"Drive a store by JSON lines on stdin and stdout, from any language."`
+	Ls            lsCommand            `cmd:"" help:"List the segments of this machine: owner, size, fill, age, readers."`
+	Inspect       inspectCommand       `cmd:"" help:"Show a segment: geometry, objects, counters, and who keeps what."`
+	Map           mapCommand           `cmd:"" help:"Draw the memory of a segment, in the terminal or as SVG."`
+	Top           topCommand           `cmd:"" help:"Watch a daemon or a segment in the terminal."`
+	Doctor        doctorCommand        `cmd:"" help:"Look for what is wrong with this machine, and print the commands that repair it."`
 	Check         checkCommand         `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
 	Sweep         sweepCommand         `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
 	Tier          tierCommand          `cmd:"" help:"List, read, verify, copy and remove the objects of a folder, a segment or a Redis."`
@@ -26,6 +31,10 @@ type commands struct {
 	LMCacheConfig lmcacheConfigCommand `cmd:"" name:"lmcache-config" help:"Translate a configuration of LMCache into one for ringcache serve."`
 	Warm          warmCommand          `cmd:"" help:"Fill the encoder cache of a running engine with images from folders and lists."`
 	Fuzz          fuzzCommand          `cmd:"" help:"Compare rings, stores and caches with reference models, with a real vLLM, or with your own."`
+
+	Completion completionCommand `cmd:"" help:"Print the completion of a shell."`
+	Complete   completeCommand   `cmd:"" hidden:"" help:"Print what can stand at the cursor, for completions."`
+	Man        manCommand        `cmd:"" help:"Print the man page."`
 
 	Version kong.VersionFlag `help:"Print the version, and the releases of vLLM that it works with."`
 }
@@ -42,7 +51,7 @@ func options() []kong.Option {
 
 func newCommands() *commands {
 	c := &commands{}
-	c.Serve.Settings = settings()
+	c.Serve.Settings, c.Doctor.Settings = settings(), settings()
 	return c
 }
 

@@ -128,7 +128,7 @@ type leftFile struct {
 // report says which files are not moved, and why: by reason, with a few of each.
 func (c migrateCommand) report(to io.Writer, left []leftFile) error {
 	if c.JSON {
-		enc := json.NewEncoder(terminal.Writer(to))
+		enc := jsonLines(to)
 		for _, f := range left {
 			if err := enc.Encode(f); err != nil {
 				return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"reflect"
@@ -15,7 +14,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/ringcache/ringcache/daemon"
-	"github.com/ringcache/ringcache/internal/terminal"
 )
 
 type serveCommand struct {
@@ -142,7 +140,9 @@ func (serveRun) Run(c *serveCommand) error {
 	})
 }
 
-type serveCheck struct{}
+type serveCheck struct {
+	JSON bool `name:"json" help:"Print one JSON list."`
+}
 
 // Help is the end of ringcache serve check --help.
 func (serveCheck) Help() string {
@@ -159,29 +159,27 @@ wrong, and 1 if something else is in its way.`
 }
 
 // Run prints what a daemon would find.
-func (serveCheck) Run(c *serveCommand) error {
+func (s serveCheck) Run(c *serveCommand) error {
 	config, err := c.load()
 	if err != nil {
 		return err
 	}
-	count := map[slog.Level]int{}
+	var all []finding
 	for _, f := range config.Check(context.Background()) {
-		count[f.Level]++
-		word := map[slog.Level]string{slog.LevelInfo: "ok", slog.LevelWarn: "warning",
-			slog.LevelError: "error"}[f.Level]
-		if f.Key != "" {
-			word += ": " + f.Key
-		}
-		fmt.Printf("%s: %s\n", word, terminal.Lines(f.Text))
+		all = append(all, findingOf(f))
 	}
+	errs, warnings, err := printFindings(os.Stdout, all, s.JSON)
+	text := "the configuration is right, and nothing is in the way of a daemon"
 	switch {
-	case count[slog.LevelError] > 0:
-		return fmt.Errorf("the daemon can't start: %d errors", count[slog.LevelError])
-	case count[slog.LevelWarn] > 0:
-		_, err = fmt.Printf("the configuration is right, and nothing is in the way of a daemon; %d warnings\n",
-			count[slog.LevelWarn])
-	default:
-		_, err = fmt.Println("the configuration is right, and nothing is in the way of a daemon")
+	case err != nil:
+		return err
+	case errs > 0:
+		return fmt.Errorf("the daemon can't start: %d errors", errs)
+	case s.JSON:
+		return nil
+	case warnings > 0:
+		text += fmt.Sprintf("; %d warnings", warnings)
 	}
+	_, err = fmt.Println(text)
 	return err
 }

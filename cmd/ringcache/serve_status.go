@@ -1,16 +1,15 @@
 package main
 
 import (
-	"cmp"
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/client"
@@ -19,8 +18,10 @@ import (
 )
 
 type serveStatus struct {
-	JSON    bool          `name:"json" help:"Print one JSON object."`
-	Timeout time.Duration `default:"10s" help:"Longest wait for the daemon."`
+	JSON     bool          `name:"json" help:"Print one JSON object; with --watch one line each time."`
+	Timeout  time.Duration `default:"10s" help:"Longest wait for the daemon."`
+	Watch    bool          `short:"w" help:"Print it again and again, until interrupted, also while no daemon answers."`
+	Interval time.Duration `default:"2s" help:"Time between two of --watch."`
 }
 
 // Help is the end of ringcache serve status --help.
@@ -73,12 +74,16 @@ func useOf(u wire.Use) statusUse {
 	return s
 }
 
-func (u statusUse) String() string {
-	rate := "-"
-	if u.Hits+u.Misses > 0 {
-		rate = fmt.Sprintf("%.1f %%", 100*u.Rate)
+// cells are those of a row.
+func (u statusUse) cells() []any {
+	return []any{time.Duration(u.Seconds) * time.Second, u.Hits, u.Misses, u.rate(), u.Stored}
+}
+
+func (u statusUse) rate() string {
+	if u.Hits+u.Misses == 0 {
+		return "-"
 	}
-	return fmt.Sprintf("%v\t%d\t%d\t%s\t%d", time.Duration(u.Seconds)*time.Second, u.Hits, u.Misses, rate, u.Stored)
+	return percent(u.Rate)
 }
 
 type statusClient struct {
@@ -128,6 +133,9 @@ func (c serveStatus) Run(parent *serveCommand) error {
 	if err != nil {
 		return err
 	}
+	if c.Watch {
+		return c.watch(config.Socket)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
 	s, err := askStatus(ctx, config.Socket, "ringcache serve status")
@@ -140,9 +148,69 @@ func (c serveStatus) Run(parent *serveCommand) error {
 		return explainStatus(config.Socket, err)
 	}
 	if c.JSON {
-		return json.NewEncoder(terminal.Writer(os.Stdout)).Encode(s)
+		return writeJSON(os.Stdout, s)
 	}
 	return s.print(os.Stdout)
+}
+
+// watch prints the status again and again: on a terminal in place of the one before.
+func (c serveStatus) watch(socket string) error {
+	if c.Interval <= 0 {
+		return fmt.Errorf("--interval %v is not above 0", c.Interval)
+	}
+	ctx, stop := interruptible()
+	defer stop()
+	source := &daemonSource{socket: socket, timeout: c.Timeout, name: "ringcache serve status"}
+	defer source.close()
+	enc := jsonLines(os.Stdout)
+	for {
+		s, err := source.status(ctx)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // it was interrupted, which is how this ends
+		}
+		switch {
+		case c.JSON && err == nil:
+			err = enc.Encode(s)
+		case c.JSON:
+			err = enc.Encode(map[string]string{"error": err.Error()})
+		default:
+			err = printAgain(os.Stdout, func(to io.Writer) error {
+				fmt.Fprintln(to, time.Now().Format(time.DateTime))
+				if err != nil {
+					_, err = fmt.Fprintln(to, terminal.Lines(err.Error()))
+					return err
+				}
+				return s.print(to)
+			})
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(c.Interval):
+		}
+	}
+}
+
+// printAgain prints what f prints: on a terminal from its upper left corner on, elsewhere with an empty line behind it.
+func printAgain(to *os.File, f func(io.Writer) error) error {
+	var b bytes.Buffer
+	w := io.Writer(&b)
+	if hasColour(to) {
+		w = colourful{w}
+	}
+	if err := f(w); err != nil {
+		return err
+	}
+	text := b.String() + "\n"
+	if isTerminal(to) {
+		// Each line is cleared behind its end, and all below at last: clearing all first would flicker.
+		text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J"
+	}
+	_, err := io.WriteString(to, text)
+	return err
 }
 
 // askStatus asks as a session of its own, which has no leases. name is what the daemon shows others of it.
@@ -152,6 +220,11 @@ func askStatus(ctx context.Context, socket, name string) (_ *status, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	return statusBy(ctx, socket, c)
+}
+
+// statusBy asks in a session that stays.
+func statusBy(ctx context.Context, socket string, c *client.Client) (*status, error) {
 	p, err := c.Stat(ctx, wire.Request{List: true})
 	if err != nil {
 		return nil, err
@@ -207,47 +280,64 @@ func explainStatus(socket string, err error) error {
 
 // print writes tables for people.
 func (s *status) print(to io.Writer) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s at %s, up %v, segment %s of %s\n", printable(s.Server), s.Socket,
+	fmt.Fprintf(to, "%s at %s, up %v, segment %s of %s\n", printable(s.Server), s.Socket,
 		time.Duration(s.Seconds)*time.Second, printable(s.Segment.Name), size(s.Segment.Size))
-	fmt.Fprintf(w, "%d sessions, %d leases, %d objects being fetched into memory, %d to be written to lower levels\n",
+	fmt.Fprintf(to, "%d sessions, %d leases, %d objects being fetched into memory, %d to be written to lower levels\n",
 		s.Sessions, len(s.Leases), s.Fetches, s.Backlog)
 	if s.Clearing {
-		fmt.Fprintln(w, "a space is being cleared")
+		fmt.Fprintln(to, "a space is being cleared")
 	}
-	fmt.Fprintln(w, "\nLEVEL\tSTATE\tOBJECTS\tBYTES\tCAPACITY\tHELD\tBACKLOG")
+	tables := []*table{newTable(to, "LEVEL", "STATE", "OBJECTS", "BYTES", "CAPACITY", "HELD", "BACKLOG")}
 	for _, l := range s.Levels {
-		state, capacity := "up", size(l.Capacity)
-		if l.Away {
-			state = "away"
-		}
-		if l.Capacity == 0 {
-			capacity = "-"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), size(l.Bytes),
-			capacity, size(l.Held), l.Backlog)
+		tables[0].row(printable(l.Name), l.state(), count(l.Objects), size(l.Bytes), l.capacity(), size(l.Held), l.Backlog)
 	}
-	fmt.Fprintf(w, "\nWITHIN\tHITS\tMISSES\tRATE\tSTORED\n%v\n%v\n", s.Recent, s.Total)
+	use := newTable(to, "WITHIN", "HITS", "MISSES", "RATE", "STORED")
+	use.row(s.Recent.cells()...)
+	use.row(s.Total.cells()...)
+	tables = append(tables, use)
 	if len(s.Clients) > 0 {
-		fmt.Fprintln(w, "\nCLIENT\tPID\tSPACE\tHITS\tMISSES\tSTORED\tHERE FOR\tLAST CALL")
-	}
-	for _, x := range s.Clients {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%d\t%v\t%v ago\n", printable(x.Client), x.PID,
-			cmp.Or(printable(x.Space), "-"), x.Hits, x.Misses, x.Stored,
-			time.Duration(x.Seconds)*time.Second, time.Duration(x.Idle)*time.Second)
+		w := newTable(to, "CLIENT", "PID", "SPACE", "HITS", "MISSES", "STORED", "HERE FOR", "LAST CALL")
+		for _, x := range s.Clients {
+			w.row(printable(x.Client), x.PID, orNone(x.Space), x.Hits, x.Misses, x.Stored,
+				time.Duration(x.Seconds)*time.Second, fmt.Sprintf("%v ago", time.Duration(x.Idle)*time.Second))
+		}
+		tables = append(tables, w)
 	}
 	if len(s.Leases) > 0 {
-		fmt.Fprintln(w, "\nLEASE\tCLIENT\tPID\tLEFT\tPINNED\tRESERVED\tBYTES\tSTATE")
-	}
-	for _, l := range s.Leases {
-		state := "open"
-		if l.Waiting {
-			state = "waiting"
+		w := newTable(to, "LEASE", "CLIENT", "PID", "LEFT", "PINNED", "RESERVED", "BYTES", "STATE")
+		for _, l := range s.Leases {
+			w.row(printable(l.Name), printable(l.Client), l.PID, timeLeft(l.Seconds), l.Pinned, l.Reserved, size(l.Bytes), l.state())
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%s\t%s\n", printable(l.Name), printable(l.Client), l.PID,
-			timeLeft(l.Seconds), l.Pinned, l.Reserved, size(l.Bytes), state)
+		tables = append(tables, w)
 	}
-	return w.Flush()
+	for _, w := range tables {
+		fmt.Fprintln(to)
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l statusLevel) state() string {
+	if l.Away {
+		return "away"
+	}
+	return "up"
+}
+
+func (l statusLevel) capacity() string {
+	if l.Capacity == 0 {
+		return "-"
+	}
+	return size(l.Capacity)
+}
+
+func (l statusLease) state() string {
+	if l.Waiting {
+		return "waiting"
+	}
+	return "open"
 }
 
 // timeLeft formats how long a lease stays.
@@ -259,26 +349,4 @@ func timeLeft(seconds int64) string {
 		return "reserved"
 	}
 	return (time.Duration(seconds) * time.Second).String()
-}
-
-func count(n int64) string {
-	if n < 0 {
-		return "?"
-	}
-	return fmt.Sprint(n)
-}
-
-// size formats a number of bytes, with about three digits.
-func size(n int64) string {
-	switch {
-	case n < 0:
-		return "?"
-	case n >= 1<<30:
-		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
 }

@@ -663,7 +663,7 @@ func TestSweepOfADaemon(t *testing.T) {
 	args := []string{"sweep", "ringcache", "--dir", s.shm, "--owner", "ringcache serve", "--socket", s.socket, "--remove"}
 	out, _, code := ringcache(t, args...)
 	require.Zero(t, code)
-	require.Regexp(t, `(?m)^ringcache +ringcache serve +\d+ +\d+ +alive\n.*/run/s +alive$`, out)
+	require.Regexp(t, `(?m)^ringcache +"ringcache serve" +\d+ +\S+ MiB +alive\n.*/run/s +- +- +- +alive$`, out)
 	require.NotNil(t, s.dial())
 	require.NoError(t, s.cmd.Process.Kill())
 	s.end()

@@ -3,11 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"text/tabwriter"
 
 	"github.com/ringcache/ringcache/daemon"
-	"github.com/ringcache/ringcache/internal/terminal"
 	"github.com/ringcache/ringcache/shmring/segment"
 )
 
@@ -17,6 +16,7 @@ type sweepCommand struct {
 	AnyOwner bool   `help:"Segments with any label or none, and those whose sidecar is damaged."`
 	Dir      string `help:"Folder of shared memory, /dev/shm if empty."`
 	Socket   string `type:"path" placeholder:"PATH" help:"The socket of a daemon, too: one that a killed daemon left."`
+	JSON     bool   `name:"json" help:"Print one JSON object."`
 	Remove   bool   `help:"Remove segments whose writer has ended. Without it they are listed."`
 }
 
@@ -44,11 +44,10 @@ func (c sweepCommand) Run() error {
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	var errs []error
-	fmt.Fprintln(w, "SEGMENT\tOWNER\tPID\tBYTES\tSTATE")
+	list := sweepList{Segments: []sweptSegment{}}
 	for _, s := range found {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", terminal.Text(s.Name), terminal.Text(s.Owner), s.PID, s.Bytes, state(s))
+		list.Segments = append(list.Segments, sweptSegment{s.Name, s.Owner, s.PID, s.Bytes, state(s)})
 		if s.Err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", s.Name, s.Err))
 		}
@@ -59,13 +58,51 @@ func (c sweepCommand) Run() error {
 			errs = append(errs, err)
 			state = "error"
 		}
-		fmt.Fprintf(w, "%s\t\t\t\t%s\n", c.Socket, state)
+		list.Socket = &sweptSocket{c.Socket, state}
 	}
-	errs = append(errs, w.Flush())
+	note := ""
 	if !c.AnyOwner {
-		errs = append(errs, c.reportHidden(o, found))
+		if note, err = c.hidden(o, found, &list); err != nil {
+			errs = append(errs, err)
+		}
 	}
+	if c.JSON {
+		return errors.Join(append(errs, writeJSON(os.Stdout, list))...)
+	}
+	errs = append(errs, list.print(os.Stdout))
+	fmt.Print(note)
 	return errors.Join(errs...)
+}
+
+// sweepList is what --json prints.
+type sweepList struct {
+	Segments []sweptSegment `json:"segments"`
+	Socket   *sweptSocket   `json:"socket,omitempty"`
+	Hidden   int            `json:"hidden"` // segments that are not shown because of their label
+}
+
+type sweptSegment struct {
+	Name  string `json:"name"`
+	Owner string `json:"owner"`
+	PID   int    `json:"pid"`
+	Bytes int64  `json:"bytes"`
+	State string `json:"state"`
+}
+
+type sweptSocket struct {
+	Path  string `json:"path"`
+	State string `json:"state"`
+}
+
+func (l sweepList) print(to io.Writer) error {
+	w := newTable(to, "SEGMENT", "OWNER", "PID", "BYTES", "STATE")
+	for _, s := range l.Segments {
+		w.row(printable(s.Name), orNone(s.Owner), s.PID, size(s.Bytes), s.State)
+	}
+	if l.Socket != nil {
+		w.row(printable(l.Socket.Path), "-", "-", "-", l.Socket.State)
+	}
+	return w.flush()
 }
 
 func state(s segment.Swept) string {
@@ -86,13 +123,13 @@ func state(s segment.Swept) string {
 	return "orphan"
 }
 
-// reportHidden reports how many segments are not shown because of their label. If there are no others, and no
-// label was named, that is an error: a caller would take an empty list for no segments.
-func (c sweepCommand) reportHidden(o segment.SweepOptions, shown []segment.Swept) error {
+// hidden returns a line about the segments that are not shown because of their label, and counts them in the list. If
+// there are no others, and no label was named, that is an error: a caller would take an empty list for no segments.
+func (c sweepCommand) hidden(o segment.SweepOptions, shown []segment.Swept, list *sweepList) (string, error) {
 	o.Owner, o.AnyOwner, o.Remove = "", true, false
 	all, err := segment.Sweep(o)
 	if err != nil {
-		return err
+		return "", err
 	}
 	seen := map[string]bool{}
 	for _, s := range shown {
@@ -107,13 +144,13 @@ func (c sweepCommand) reportHidden(o segment.SweepOptions, shown []segment.Swept
 			}
 		}
 	}
+	list.Hidden = hidden
 	if hidden == 0 {
-		return nil
+		return "", nil
 	}
 	text := fmt.Sprintf("%d segments with another owner label or a damaged sidecar are not shown, %d of them without a living writer: use --owner LABEL or --any-owner", hidden, orphans)
 	if c.Owner == "" && len(shown) == 0 {
-		return errors.New(text)
+		return "", errors.New(text)
 	}
-	_, err = fmt.Println(text)
-	return err
+	return text + "\n", nil
 }

@@ -47,8 +47,8 @@ func TestSweepCommand(t *testing.T) {
 	require.NoError(t, create("elsewhere", "me").Detach())
 
 	out := output(t, sweepCommand{Prefix: "ring-", Owner: "me", Dir: dir}.Run)
-	require.Regexp(t, `ring-alive +me +\d+ +\d+ +alive`, out)
-	require.Regexp(t, `ring-closed +me +\d+ +\d+ +closed`, out)
+	require.Regexp(t, `ring-alive +me +\d+ +\S+ KiB +alive`, out)
+	require.Regexp(t, `ring-closed +me +\d+ +\S+ KiB +closed`, out)
 	require.NotContains(t, out, "ring-other")
 	require.FileExists(t, filepath.Join(dir, "ring-closed"), "it only looked")
 
@@ -97,10 +97,10 @@ func TestSweepSaysWhatItHides(t *testing.T) {
 	require.Contains(t, out, "4 segments")
 
 	out = output(t, sweepCommand{Prefix: "ring-", AnyOwner: true, Dir: dir}.Run)
-	require.Regexp(t, `ring-bad +0 +0 +damaged`, out)
+	require.Regexp(t, `ring-bad +- +0 +0 B +damaged`, out)
 	require.NotContains(t, out, "--any-owner")
 	out = output(t, sweepCommand{Prefix: "ring-", AnyOwner: true, Dir: dir, Remove: true}.Run)
-	require.Regexp(t, `ring-bad +0 +0 +damaged, removed`, out)
+	require.Regexp(t, `ring-bad +- +0 +0 B +damaged, removed`, out)
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, left)

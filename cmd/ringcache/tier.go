@@ -2,14 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
-	"text/tabwriter"
 
+	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/internal/terminal"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
@@ -90,16 +90,18 @@ type tierLs struct {
 // Run lists the objects of a level.
 func (c tierLs) Run() error {
 	return c.use(false, func(ctx context.Context, level tier.Level, space string) error {
-		w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-		enc := json.NewEncoder(terminal.Writer(os.Stdout))
-		if !c.JSON {
-			fmt.Fprintln(w, "SPACE\tNAME\tBYTES\tCOST\tTENANT\tPARENT")
+		w, enc := newTable(os.Stdout, "SPACE", "NAME", "BYTES", "COST", "TENANT", "PARENT"), jsonLines(os.Stdout)
+		flush := func() error {
+			if c.JSON {
+				return nil
+			}
+			return w.flush()
 		}
 		defer reportSkipped(level)
 		var n, bytes int64
 		for o, err := range level.List(ctx, space) {
 			if err != nil {
-				return errors.Join(w.Flush(), err)
+				return errors.Join(flush(), err)
 			}
 			n, bytes = n+1, bytes+o.Size
 			if c.JSON {
@@ -112,14 +114,14 @@ func (c tierLs) Run() error {
 			if o.Cost > 0 {
 				cost = o.Cost.String()
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", printable(o.Space), printable(o.Name), o.Size, cost,
-				printable(o.Tenant), printable(o.Parent))
+			w.row(printable(o.Space), printable(o.Name), size(o.Size), cost, orNone(o.Tenant), orNone(o.Parent))
 		}
 		if c.JSON {
 			return nil
 		}
-		fmt.Fprintf(w, "%d objects, %d bytes\n", n, bytes)
-		return w.Flush()
+		err := w.flush()
+		fmt.Printf("%d objects, %s\n", n, sizes.Text(bytes))
+		return err
 	})
 }
 
@@ -134,9 +136,6 @@ func reportSkipped(level tier.Level) {
 			s.Foreign+s.Damaged+s.Unreadable, s.Damaged, s.Unreadable, s.Foreign)
 	}
 }
-
-// printable returns a text as it is, or quoted if a terminal would not show it so.
-func printable(s string) string { return terminal.Quote(s) }
 
 type tierGet struct {
 	levelArgs
@@ -171,49 +170,100 @@ func (c tierGet) Run() error {
 
 type tierVerify struct {
 	levelArgs
-	JSON bool `name:"json" help:"Print one JSON object for each object that is damaged, and one for the sum."`
+	JSON bool `name:"json" help:"Print one JSON object for each object that is not right, and one for the sum."`
+}
+
+// Help is the end of ringcache tier verify --help.
+func (tierVerify) Help() string {
+	return `Each line begins with what was found: damaged (bytes that are not those that were written), unreadable (a file or
+folder that this user may not read, or whose device fails: it may be whole), or other (a link, a pipe, a folder or
+another program's file in the place of an object).`
+}
+
+// verified is what --json prints of an object that is not right.
+type verified struct {
+	listed
+	Kind string `json:"kind"` // damaged, unreadable or other
+}
+
+// verifySum is the last line of --json.
+type verifySum struct {
+	Objects    int64 `json:"objects"` // that were read, right or damaged
+	Bytes      int64 `json:"bytes"`
+	Damaged    int64 `json:"damaged"`
+	Unreadable int64 `json:"unreadable"` // files and folders
+	Other      int64 `json:"other"`      // something else in the place of an object
+	Skipped    int64 `json:"skipped"`    // files at paths where the layout has no objects
+}
+
+// add counts what Verify has found, and returns its kind, "" if it is right.
+func (s *verifySum) add(o tier.Object, err error) (kind string) {
+	switch {
+	case errors.Is(err, tier.ErrCorrupt), err == nil:
+		s.Objects, s.Bytes = s.Objects+1, s.Bytes+o.Size
+		if err != nil {
+			s.Damaged++
+			kind = "damaged"
+		}
+	case errors.Is(err, fs.ErrInvalid):
+		s.Other++
+		kind = "other"
+	default:
+		s.Unreadable++
+		kind = "unreadable"
+	}
+	return kind
+}
+
+func (s *verifySum) String() string {
+	text := fmt.Sprintf("%d objects with %s read, %d damaged", s.Objects, sizes.Text(s.Bytes), s.Damaged)
+	if s.Unreadable > 0 {
+		text += fmt.Sprintf(", %d unreadable", s.Unreadable)
+	}
+	if s.Other > 0 {
+		text += fmt.Sprintf(", %d other", s.Other)
+	}
+	return text
 }
 
 // Run reads every object.
 func (c tierVerify) Run() error {
 	return c.use(false, func(ctx context.Context, level tier.Level, space string) error {
-		var sum struct {
-			Objects int64 `json:"objects"`
-			Bytes   int64 `json:"bytes"`
-			Damaged int64 `json:"damaged"`
-			Skipped int64 `json:"skipped"` // files at paths where the layout has no objects
-		}
-		enc := json.NewEncoder(terminal.Writer(os.Stdout))
+		var sum verifySum
+		enc, view, done := jsonLines(os.Stdout), newProgress("reading"), 0
 		err := verify(ctx, level, space, func(o tier.Object, err error) error {
+			done++
+			view.show(done, int(max(level.Usage().Objects, int64(done))))
 			if errors.Is(err, disk.ErrPath) {
 				sum.Skipped++
 				return nil
 			}
-			sum.Objects, sum.Bytes = sum.Objects+1, sum.Bytes+o.Size
-			if err == nil {
+			kind := sum.add(o, err)
+			if kind == "" {
 				return nil
 			}
-			sum.Damaged++
+			view.clear()
 			if c.JSON {
-				return enc.Encode(describe(o, err))
+				return enc.Encode(verified{describe(o, err), kind})
 			}
 			what := terminal.Lines(o.Key.String())
 			if o.Space == "" { // a file without a head has only its path
 				what = terminal.Quote(o.Name)
 			}
-			_, err = fmt.Printf("%s: %s\n", what, terminal.Lines(err.Error()))
+			_, err = fmt.Printf("%s: %s: %s\n", kind, what, terminal.Lines(err.Error()))
 			return err
 		})
+		view.end()
 		if c.JSON {
 			err = errors.Join(err, enc.Encode(sum))
 		} else {
-			fmt.Printf("%d objects with %d bytes read, %d damaged\n", sum.Objects, sum.Bytes, sum.Damaged)
+			fmt.Println(&sum)
 			if sum.Skipped > 0 {
 				fmt.Printf("%d other files lie where the layout has no objects\n", sum.Skipped)
 			}
 		}
-		if err == nil && sum.Damaged > 0 {
-			err = fmt.Errorf("%s: %d objects are damaged", c.Level, sum.Damaged)
+		if err == nil && sum.Damaged+sum.Unreadable+sum.Other > 0 {
+			err = fmt.Errorf("%s: %d objects are damaged, %d can't be read, and %d are none", printable(c.Level), sum.Damaged, sum.Unreadable, sum.Other)
 		}
 		return err
 	})
@@ -270,7 +320,7 @@ func (c tierRemove) Run() error {
 				keys = append(keys, o.Key)
 			}
 		}
-		enc := json.NewEncoder(terminal.Writer(os.Stdout))
+		enc := jsonLines(os.Stdout)
 		failed := 0
 		for batch := range slices.Chunk(keys, 64) {
 			for i, err := range level.Delete(ctx, batch) {

@@ -2,14 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"time"
-
-	"github.com/schollz/progressbar/v3"
 
 	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/internal/terminal"
@@ -61,8 +56,8 @@ func (c tierCopy) copy(ctx context.Context, to, from tier.Level, space string) e
 		There  int64 `json:"there"` // in TO already
 		Failed int64 `json:"failed"`
 	}
-	enc := json.NewEncoder(terminal.Writer(os.Stdout))
-	view := &copyView{w: os.Stderr, begin: time.Now()}
+	enc := jsonLines(os.Stdout)
+	view := newProgress("copying")
 	err := tier.Copy(ctx, to, from, space, view.show, func(o tier.Copied) error {
 		switch {
 		case o.Err == nil && o.There:
@@ -100,33 +95,4 @@ func (c tierCopy) copy(ctx context.Context, to, from tier.Level, space string) e
 		}
 	}
 	return nil
-}
-
-// copyView is the progress bar of a copy that takes longer than a second, on a terminal.
-type copyView struct {
-	w     io.Writer
-	begin time.Time
-	bar   *progressbar.ProgressBar // nil until then
-}
-
-func (v *copyView) show(done, all int) {
-	if v.bar == nil && time.Since(v.begin) >= time.Second {
-		v.bar = newBar(v.w, all, "copying")
-	}
-	if v.bar != nil {
-		_ = v.bar.Set(done) // a closed terminal does not end the run
-	}
-}
-
-func (v *copyView) clear() {
-	if v.bar != nil {
-		_ = v.bar.Clear()
-	}
-}
-
-func (v *copyView) end() {
-	if v.bar != nil {
-		_ = v.bar.Exit()
-		fmt.Fprintln(v.w)
-	}
 }

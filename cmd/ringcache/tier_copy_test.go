@@ -41,7 +41,7 @@ func TestTierCopy(t *testing.T) {
 	require.Equal(t, "3 objects copied (8 bytes), 0 there already, 0 failed\n", out)
 	out, err = run(t, "tier", "ls", second)
 	require.NoError(t, err)
-	require.Regexp(t, `model +"a child" +3 +1s +me +parent`, out)
+	require.Regexp(t, `model +"a child" +3 B +1s +me +parent`, out)
 
 	// To a segment that is served, or is not there.
 	_, err = run(t, "tier", "copy", folder, "shm:segment", "--dir", dir)

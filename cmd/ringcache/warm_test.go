@@ -307,7 +307,7 @@ func TestWarmShowsTiers(t *testing.T) {
 	out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^memory +up +7 +\+2 +7\.0 MiB +64\.0 MiB +0$`, out)
-	require.Regexp(t, `(?m)^redis +away +\? +\? +\? +- +0$`, out)
+	require.Regexp(t, `(?m)^redis +away +\? +\? +\? +\? +0$`, out)
 	require.Contains(t, out, "3 objects wait to be written")
 
 	// Nothing is new: perhaps it was there.

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/ringcache/ringcache/daemon"
@@ -80,26 +79,19 @@ func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, res
 	for _, l := range before.Levels {
 		objects[l.Name] = l.Objects
 	}
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nTIER\tSTATE\tOBJECTS\tNEW\tBYTES\tCAPACITY\tBACKLOG")
+	fmt.Fprintln(to)
+	w := newTable(to, "TIER", "STATE", "OBJECTS", "NEW", "BYTES", "CAPACITY", "BACKLOG")
 	empty, old := true, true
 	for _, l := range after.Levels {
-		state, added, capacity := "up", "?", "-"
-		if l.Away {
-			state = "away"
-		}
+		added := "?"
 		if n, known := objects[l.Name]; known && n >= 0 && l.Objects >= 0 {
 			added = fmt.Sprintf("%+d", l.Objects-n)
 			old = old && l.Objects == n
 		}
-		if l.Capacity > 0 {
-			capacity = size(l.Capacity)
-		}
 		empty = empty && l.Objects <= 0
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\n", printable(l.Name), state, count(l.Objects), added,
-			size(l.Bytes), capacity, l.Backlog)
+		w.row(printable(l.Name), l.state(), count(l.Objects), added, size(l.Bytes), l.capacity(), l.Backlog)
 	}
-	if err := w.Flush(); err != nil {
+	if err := w.flush(); err != nil {
 		return err
 	}
 	switch {

@@ -3,11 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"time"
 
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 
 	"github.com/ringcache/ringcache/encoder/warm"
 	"github.com/ringcache/ringcache/internal/terminal"
@@ -22,17 +19,6 @@ type warmView struct {
 	shown   int // twentieths that were printed as lines
 	waiting string
 	bar     *progressbar.ProgressBar // nil without a terminal
-}
-
-// newBar returns a progress bar, or nil if w is not a terminal.
-func newBar(w io.Writer, total int, what string, more ...progressbar.Option) *progressbar.ProgressBar {
-	if f, ok := w.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
-		return nil
-	}
-	return progressbar.NewOptions(total, append([]progressbar.Option{
-		progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(30),
-		progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100 * time.Millisecond),
-	}, more...)...)
 }
 
 func newWarmView(w io.Writer, total int) *warmView {

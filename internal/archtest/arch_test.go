@@ -35,6 +35,7 @@ var floors = [][]string{
 	{"internal/lossypair"}, // for tests of lrusync with two processes, and for internal/soak
 	{"tier"},
 	{"tier/memory", "tier/disk", "tier/redis", "encoder/safetensors"},
+	{"inspect"},
 	{"tier/internal/volume"}, // a program
 	{"encoder"},
 	{"internal/values"}, // for the protocols of values, with and without the daemon
@@ -60,6 +61,7 @@ var floors = [][]string{
 	{"daemon/wire"},
 	{"daemon/client"},
 	{"daemon"},
+	{"daemon/doctor"},
 	{"objstore/upstream", "lrusync/upstream"},
 	{"engine/enginetest/wire"},
 	{"engine/enginetest", "preprocess"},

@@ -63,6 +63,7 @@ var (
 		"tier/memory":            system,
 		"tier/disk":              system,
 		"tier/redis":             redis,
+		"inspect":                msgpack,
 		"encoder":                msgpack,
 		"encoder/safetensors":    nil,
 		"daemon/wire":            msgpack,
@@ -86,6 +87,7 @@ var (
 		"blend/chunks":           append([]string{"golang.org/x/sys"}, chunks...),
 		"preprocess":             waiting,
 		"daemon":                 serving,
+		"daemon/doctor":          serving,
 		"agent":                  slices.Concat(hashes, msgpack, redis),
 		"fuzz/linear":            {"github.com/anishathalye/porcupine"}, // for tests of others: no product imports it
 	}
@@ -151,7 +153,7 @@ func TestModuleRequiresOnlyWhatPackagesUse(t *testing.T) {
 		"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak",
 		"github.com/vmihailenco/msgpack/v5", // of the codec, and for interop/lockstep
 	}
-	programs := []string{"github.com/alecthomas/kong", "github.com/schollz/progressbar/v3", "golang.org/x/term"}
+	programs := []string{"github.com/alecthomas/kong", "github.com/schollz/progressbar/v3", "golang.org/x/term", "charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}
 	cmd := exec.Command("go", "mod", "edit", "-json")
 	cmd.Dir = filepath.Join("..", "..")
 	out, err := cmd.Output()

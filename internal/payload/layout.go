@@ -19,6 +19,11 @@ const (
 	// minDescriptionOffset is the bytes of the payload that no checksum covers.
 	minDescriptionOffset = 4
 
+	// UseBusy and UseRetired are bits of the use word of an entry: someone may need the object; its key means another
+	// object by now, or none. The low 32 bits are a count of the owner of payloads.
+	UseBusy    = 1 << 63
+	UseRetired = 1 << 62
+
 	// MinAlign and MaxAlign bound the alignment of payloads, a power of two.
 	MinAlign = 64
 	MaxAlign = 4096

@@ -26,6 +26,22 @@ func TryLock(f *os.File) (bool, error) {
 	}
 }
 
+// Locked reports whether another opening of the file has the lock of TryLock. A lock that is free is taken for a
+// moment, shared: any number of processes may ask at a time, and none takes another for an owner.
+func Locked(f *os.File) (bool, error) {
+	for {
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err {
+		case nil:
+			return false, Unlock(f)
+		case unix.EINTR:
+		case unix.EWOULDBLOCK:
+			return true, nil
+		default:
+			return false, fmt.Errorf("asking for the lock of %s: %w", f.Name(), err)
+		}
+	}
+}
+
 // WaitLock waits for the lock on the whole file, through an opening of its own, until the context
 // ends. unlock releases the lock.
 func WaitLock(ctx context.Context, f *os.File) (unlock func(), err error) {

@@ -10,6 +10,9 @@ import (
 // TryLock is not supported here.
 func TryLock(*os.File) (bool, error) { return false, ErrUnsupported }
 
+// Locked is not supported here.
+func Locked(*os.File) (bool, error) { return false, ErrUnsupported }
+
 // WaitLock is not supported here.
 func WaitLock(context.Context, *os.File) (func(), error) { return nil, ErrUnsupported }
 

@@ -17,15 +17,9 @@ type Finding struct {
 	Want, Got string
 }
 
-// Alive reports whether a process has the writer's lock. It takes a free lock for a moment, as
-// sweeping does; an adopter tries again.
-func (f *File) Alive() (bool, error) {
-	free, err := shmfile.TryLock(f.file)
-	if err != nil || !free {
-		return !free, err
-	}
-	return false, shmfile.Unlock(f.file)
-}
+// Alive reports whether a process has the writer's lock. It takes a free lock for a moment, shared with others who
+// ask; an adopter tries again. The File must not have the lock itself.
+func (f *File) Alive() (bool, error) { return shmfile.Locked(f.file) }
 
 // LookAtState returns the next id of the newer valid record, and what is wrong with the records.
 // ok is false if neither is valid. The writer spoils the older record each time it sets the state.
@@ -57,6 +51,29 @@ func (r *stateRecords) LookAtState() (next uint32, found []Finding, ok bool) {
 			fmt.Sprint(next)})
 	}
 	return next, found, ok
+}
+
+// Reader is a process that has a slot, or has died with one.
+type Reader struct {
+	PID   int // by its own account
+	Alive bool
+	Holds []uint32 // ids of chunks that it looks at
+}
+
+// Readers returns the readers that have a slot now. What can't be an id is left out.
+func (s *slots) Readers() (all []Reader) {
+	for i := s.marked(0); i < s.opt.Slots; i = s.marked(i + 1) {
+		b := s.slot(i)
+		r := Reader{PID: int(int32(mem.Load32(b[slotPID:]))), Alive: s.slotLocked(i)}
+		s.names(i, func(id uint32) bool {
+			if id < idLimit {
+				r.Holds = append(r.Holds, id)
+			}
+			return false
+		})
+		all = append(all, r)
+	}
+	return all
 }
 
 // LookAtSlots returns how many readers have a slot, how many have died with one, and what is wrong with the slots.

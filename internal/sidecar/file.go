@@ -124,7 +124,7 @@ func Private(o Options) (*File, error) {
 // no sidecar, and with a [*FormatError].
 func Open(dir, name string) (*File, error) { return openFile(dir, name, true) }
 
-// OpenToLook is Open for a file that is not written to: only Options, State, Size, Path, Describes,
+// OpenToLook is Open for a file that is not written to: only Options, State, Size, Path, Describes, Use, PutTime,
 // Close and the methods of check.go may be called.
 func OpenToLook(dir, name string) (*File, error) { return openFile(dir, name, false) }
 

@@ -104,6 +104,7 @@ func (f *format) make(c content, seg *syscall.Stat_t) []byte {
 		f.put(e, "Table", "checksum of the payload", uint64(r.Sum))
 		f.put(e, "Table", "1 if that covers every byte", map[bool]uint64{true: 1}[r.Full])
 		f.put(e, "Table", "use word", f.useWord(i, c.uses[i]))
+		f.put(e, "Table", "when the object was published", uint64(i)+1_000_000_000_000)
 		f.put(e, "Table", "mark", f.validMark(e))
 	}
 	return b
@@ -174,6 +175,7 @@ func (f *format) opened(dir string) (err error) {
 		use, ok := file.Use(i)
 		diff.equal("check of a use word", true, ok)
 		records[i], uses[i] = r, use
+		diff.equal("when the object was published", int64(i)+1_000_000_000_000, file.PutTime(i).UnixNano())
 	}
 	diff.equal("records", want.records, records)
 	diff.equal("use words", want.uses, uses)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/ringcache/ringcache/internal/sidecar"
 )
@@ -145,6 +146,9 @@ func (f *format) compareEntry(diff *errs, e []byte, i int, want content) {
 	} {
 		diff.equal(name, want, f.get(e, "Table", name))
 	}
+	if at := time.Unix(0, int64(f.get(e, "Table", "when the object was published"))); time.Since(at) < 0 || time.Since(at) > time.Hour {
+		diff.equal("when the object was published", "a moment ago", at)
+	}
 }
 
 // compareUnused looks for bytes that are not 0 where the document has no field.
@@ -169,7 +173,8 @@ func (f *format) compareUnused(diff *errs, b []byte) {
 		if _, ok := sample().records[i]; ok {
 			wipe(e, "Table")
 		} else { // only its mark has a meaning
-			clear(e[:f.row("Table", "use word").at+f.row("Table", "use word").size])
+			last := f.row("Table", "when the object was published")
+			clear(e[:last.at+last.size])
 		}
 	}
 	if i := bytes.IndexFunc(b, func(r rune) bool { return r != 0 }); i >= 0 {

@@ -65,7 +65,8 @@ const (
 	entryFull              = 36 // 4, 1 if the sum covers every byte
 	entryBody              = 8  // the mark's checksum covers the bytes from here
 	entryEnd               = 40 // to here
-	entryUse               = 40 // 8, see SetUse; 16 unused bytes follow
+	entryUse               = 40 // 8, see SetUse
+	entryTime              = 48 // 8, nanoseconds since 1970, when the entry was put; 8 unused bytes follow
 
 	// markFree is the mark of a free entry. Its halves are equal and those of a valid
 	// mark are complements, so that it differs in 32 bits from every valid mark. It is not

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"iter"
+	"time"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/mem"
@@ -63,6 +64,7 @@ func (t *table) Put(r Record, use uint64) int {
 	}
 	binary.LittleEndian.PutUint32(e[entryFull:], full)
 	mem.Store64(e[entryUse:], t.sealUse(i, use))
+	mem.Store64(e[entryTime:], uint64(time.Now().UnixNano()))
 	mark := validMark(crc32.Checksum(e[entryBody:entryEnd], castagnoli))
 	failpoint.Hit("sidecar.put.summed")
 	mem.Fence()
@@ -92,6 +94,11 @@ func (t *table) SetUse(i int, use uint64) {
 func (t *table) Use(i int) (use uint64, ok bool) {
 	word := mem.Load64(t.entry(i)[entryUse:])
 	return word &^ useCheck, word == t.sealUse(i, word)
+}
+
+// PutTime returns when entry i was put. Nothing protects it: it is for people.
+func (t *table) PutTime(i int) time.Time {
+	return time.Unix(0, int64(mem.Load64(t.entry(i)[entryTime:])))
 }
 
 // Records yields the number and the content of every entry that is not free. An entry whose

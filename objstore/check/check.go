@@ -33,6 +33,8 @@ type Options struct {
 	// to change. 0 is two seconds. A writer that was stopped in the middle of a change for
 	// longer is reported.
 	Patience time.Duration
+	// Progress, if not nil, is called with how many entries of the table were looked at, of how many.
+	Progress func(done, all int)
 }
 
 // Finding is a word that is not as it must be.

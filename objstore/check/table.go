@@ -20,6 +20,9 @@ func (c *checker) checkTable() error {
 		if e, ok := c.checkObject(i); ok {
 			good = append(good, e)
 		}
+		if c.opt.Progress != nil {
+			c.opt.Progress(i+1, c.control.Options().Objects)
+		}
 	}
 	c.checkIDs(good)
 	c.checkPlaces(good)
@@ -79,11 +82,11 @@ func before(id, next uint32) bool { return (next-id)%shmring.IDLimit-1 < shmring
 
 // checkIDs compares the ids of objects with each other.
 func (c *checker) checkIDs(entries []sidecar.Entry) {
-	byID := map[uint32]sidecar.Entry{}
-	for _, e := range entries {
-		other, twice := byID[e.ID]
-		byID[e.ID] = e
-		if twice && c.both(e, other) {
+	byID := make(map[uint32]int32, len(entries)) // the places of the entries
+	for i, e := range entries {
+		at, twice := byID[e.ID]
+		byID[e.ID] = int32(i)
+		if other := entries[at]; twice && c.both(e, other) {
 			c.add(c.inSidecar(sidecar.Finding{
 				Offset: c.control.EntryOffset(e.Index) + 16, What: fmt.Sprintf("id of entry %d", e.Index),
 				Want: fmt.Sprintf("another than that of entry %d", other.Index), Got: fmt.Sprint(e.ID),
@@ -104,7 +107,7 @@ func (c *checker) checkPlaces(entries []sidecar.Entry) {
 	for i, e := range entries {
 		placed[i] = shmring.Chunk{Address: e.Address, ID: e.ID, Size: e.Size}
 	}
-	kept := map[uint32]bool{}
+	kept := make(map[uint32]bool, len(entries))
 	for _, k := range payload.Pool(ring, o, c.wire == nil).Restore(placed, 0) {
 		kept[k.ID] = true
 	}

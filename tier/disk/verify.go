@@ -16,8 +16,8 @@ type Verified struct {
 	Object tier.Object // if its head can be read
 	// Err is nil if every byte is right, and ErrCorrupt if not, or if another program is still writing the
 	// file. It is ErrPath for a file at a path where the layout has none, fs.ErrInvalid for anything else
-	// than an object at a path of the layout, such as a link, and ErrUnavailable if the file could not be
-	// read.
+	// than an object at a path of the layout, such as a link, and ErrUnavailable if the file, or a folder,
+	// could not be read.
 	Err error
 }
 
@@ -69,6 +69,9 @@ func (r *root) verifyFile(ctx context.Context, p string, mode fs.FileMode) (v Ve
 	v.Path = p
 	if !mode.IsRegular() {
 		v.Err = fmt.Errorf("disk: %s is not an object, but a %s: %w", p, r.kindOf(p, mode), fs.ErrInvalid)
+		if mode.IsDir() && !r.layoutHas(p) {
+			v.Err = fmt.Errorf("disk: the folder %s can't be read: %w", p, tier.ErrUnavailable)
+		}
 		return v, true
 	}
 	if r.slots.acquire(ctx) != nil {
@@ -117,10 +120,8 @@ func (r *root) kindOf(p string, mode fs.FileMode) string {
 		return "socket"
 	case t&fs.ModeDevice != 0:
 		return "device"
-	case t.IsDir() && r.layoutHas(p):
-		return "folder"
 	case t.IsDir():
-		return "folder that can't be read"
+		return "folder"
 	}
 	return "file of an unknown kind"
 }

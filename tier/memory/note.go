@@ -169,6 +169,18 @@ func describe(o *shmstore.Object) (t tier.Object, ok bool) {
 	return describeAs(k, o)
 }
 
+// Describe returns the object of a level by what shmstore has of it: the format of the store, the key and the note. ok
+// is false for one that no level put. Package inspect reads segments with it.
+func Describe(storeFormat, key string, note []byte) (t tier.Object, ok bool) {
+	if storeFormat != format {
+		return t, false
+	}
+	if t.Key, ok = parseKey(key); !ok {
+		return t, false
+	}
+	return t, parseNote(note, &t) && t.Validate() == nil
+}
+
 // describeAs is describe for an object whose key is k.
 func describeAs(k tier.Key, o *shmstore.Object) (t tier.Object, ok bool) {
 	t.Key = k

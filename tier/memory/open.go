@@ -77,8 +77,11 @@ func newLevel(o Options, store *shmstore.Store) *Level {
 }
 
 // generation returns the generation of a segment: part of the random bytes in front of it.
-func generation(s *segment.Segment) uint64 {
-	if g := binary.LittleEndian.Uint64(s.Secret()); g != 0 {
+func generation(s *segment.Segment) uint64 { return GenerationOf(s.Secret()) }
+
+// GenerationOf returns the generation of a level's segment, by the first 8 bytes of its file, or more of them.
+func GenerationOf(front []byte) uint64 {
+	if g := binary.LittleEndian.Uint64(front); g != 0 {
 		return g
 	}
 	return 1
