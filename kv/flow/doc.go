@@ -28,14 +28,14 @@
 //
 // With some options LMCache's connector ends its engine, or lets it believe in a load that no step makes. Here not.
 //
-// See docs/decisions.md, "No load is promised that no step makes".
+// See docs/decisions.md, "No load is reported that no step makes".
 //
 // Transfers to other instances (disaggregated prefill) are not part of it.
 //
 // # Errors and concurrency
 //
 // What is refused wraps fs.ErrInvalid: calls that do not fit each other, which LMCache asserts; the request is to be
-// finished then. [ErrPending] says that a look-up takes longer. A Scheduler and a Tracker have one goroutine at a time;
+// finished then, and the other requests of the step go on. [ErrPending] says that a look-up takes longer. A Scheduler and a Tracker have one goroutine at a time;
 // the rest are values. Slices of tokens are read during the call, and never kept or changed, but for those in a Meta,
 // which belong to who gets it.
 package flow

@@ -18,8 +18,8 @@
 //
 //   - Keys of ours, without a Database: everything is in the space of the key, which is kv.Layout.Space, with the format
 //     behind it if layers are objects of their own, as in "kv....KV_T2D". Names are BLAKE3 hashes; that of a layer has "@"
-//     and its number behind it. Whole chunks are those of `ringcache serve`: an engine finds what LMCache's workers
-//     stored there, and they what it stored. The note of an object is when it was stored, for Options.TTL.
+//     and its number behind it. Whole chunks are those of `ringcache serve`: over the same tier.Store, or
+//     over lower levels that both have, an engine finds what LMCache's workers stored there, and they what it stored. The note of an object is when it was stored, for Options.TTL.
 //   - LMCache's keys, with a Database: the name is LMCache's text, and the note its RemoteMetadata, which levels with a
 //     layout of LMCache keep. The key has model, workers, hash and dtype. Of the rest, the note decides: an object whose
 //     dtype, shape or format is another one is no hit. PYTHONHASHSEED has to be that of the others, see kv.Scheme.

@@ -1,6 +1,6 @@
 // Package lookup is the look-up between scheduler and workers of LMCache's in-process engine: how many tokens of a request
 // are stored (lmcache/v1/lookup_client of 0.5.6, and of lmcache.inprocess in 0.5.7; LMCacheLookupClient and
-// LMCacheLookupServer, which work without enable_async_loading). A [Server] answers unmodified schedulers, a [Client] asks
+// LMCacheLookupServer). A [Server] answers unmodified schedulers, a [Client] asks
 // unmodified workers.
 //
 // # The wire
@@ -12,8 +12,13 @@
 // least number.
 //
 // A worker of LMCache gives no answer to what it can't read, and its scheduler stands still for 3 s. A Server answers 0
-// then: compute it. Who waits too long closes its connections, and so never takes a late answer for the next one. What a
-// late answer has promised is told to [ServerOptions].Undelivered.
+// then: compute it. Who waits too long closes its connections, and so never takes a late answer for the next one. The
+// request of an answer that can't be sent is given to [ServerOptions].Undelivered, so that nothing is kept for it.
+//
+// # What is left out
+//
+// With enable_async_loading, LMCache's scheduler and workers have another wire, of PUSH and PULL sockets, on which a look-up
+// also begins the load (LMCacheAsyncLookupClient). It is not here: such a scheduler gets no answer from a Server.
 //
 // # Peers that hash otherwise
 //
