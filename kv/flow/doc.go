@@ -26,7 +26,8 @@
 //
 // # Where it is not LMCache
 //
-// With some options LMCache's connector ends its engine, or lets it believe in a load that no step makes. Here not.
+// With some options LMCache's connector ends its engine, or lets it take tokens for loaded that no step loads. This
+// package does neither.
 //
 // See docs/decisions.md, "No load is reported that no step makes".
 //

@@ -27,5 +27,11 @@
 //
 // Chunks of all layers are copied with slots that follow each other at once, a block or more, where the heads of a token
 // stand together. Otherwise each token is copied by itself, and with the other layouts (HND) each head of it, which is
-// slower. BenchmarkCopy has all of them beside copy of as many bytes.
+// slower.
+//
+// BenchmarkCopy has all of them beside copy of as many bytes, by two measures. Of large pieces, of 1 MiB or more, Go's copy
+// writes past the caches, and is nearly twice as fast as in pieces of a block. Beside copy in pieces of a block the
+// copies of this package have 0.8 to 1 of its speed, with HND 0.7 to 0.9. What was tried for HND and was slower, or
+// within 5%: a head of all tokens of a block before the next head, some tokens at a time, reading the next block ahead, copies
+// of arrays of the head's size in place of slices, and a buffer of 1 MiB that is copied as a whole.
 package paged
