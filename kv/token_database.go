@@ -54,7 +54,7 @@ func NewSegmentDatabase(h *Hasher, worker EngineKey, separator []int64) (*TokenD
 // Chunks returns the chunks of a request in their order. The first skip tokens are left out: LMCache's mask is False for
 // so many tokens at the front, and True behind. They are hashed all the same, as the chunks behind depend on them. skip
 // has to be a multiple of the chunk; for segments it only has to be less than the number of tokens, and the segments that
-// start in front of it are left out. tags is part of each key.
+// start in front of it are left out. tags is part of each key: the keys share the slice.
 //
 // A tail that is shorter than a chunk is there if the scheme has KeepTail. Segments may be empty.
 func (d *TokenDatabase) Chunks(tokens []int64, skip int, tags []Tag) ([]TokenChunk, error) {

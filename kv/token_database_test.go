@@ -158,7 +158,7 @@ func TestParseTags(t *testing.T) {
 	}
 	many.WriteString("}")
 	for _, options := range []string{
-		`[]`, `"x"`, `{`, `{"a"`, `{"a":}`, `{} {}`, `{"lmcache.tag.a": []}`, `{"lmcache.tag.a": {}}`, `{"lmcache.tag.a": "b@c"}`,
+		`[]`, `"x"`, `{`, `{"a"`, `{"a":}`, `{} {}`, `{}}`, `{}]`, `{"lmcache.tag.a": []}`, `{"lmcache.tag.a": {}}`, `{"lmcache.tag.a": "b@c"}`,
 		`{"lmcache.tag.a%": "b"}`, `{"lmcache.tag.a": NaN}`, `{1: 2}`, many.String(),
 	} {
 		_, err := ParseTags([]byte(options))

@@ -40,8 +40,8 @@ const (
 	// wires by which engines report it. blend, with blend/rope, blend/transformer and blend/chunks, is a capability of its
 	// own: KV that is not a prefix. inspect and daemon/doctor are one: what operators see of segments and machines, each
 	// state of a segment and an object has a name; with what inspect needs of tier/memory and of the daemon's Config.
-	topLevelLimit    = 728
-	withMethodsLimit = 1339
+	topLevelLimit    = 754
+	withMethodsLimit = 1377
 )
 
 // names counts the exported names of a package.

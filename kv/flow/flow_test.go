@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"testing"
 
@@ -223,7 +224,9 @@ func TestRefusedCalls(t *testing.T) {
 		_, err := flow.NewScheduler(o, found(0))
 		require.ErrorIs(t, err, fs.ErrInvalid, "%+v", o)
 	}
-	_, err := flow.NewTracker(good, nil, -1, 0, false)
+	_, err := flow.NewScheduler(options, nil)
+	require.ErrorIs(t, err, fs.ErrInvalid, "without a look-up")
+	_, err = flow.NewTracker(good, nil, -1, 0, false)
 	require.ErrorIs(t, err, fs.ErrInvalid)
 }
 
@@ -238,4 +241,39 @@ func TestMetaIsTheCallersOwn(t *testing.T) {
 	require.Equal(t, request("r", 8).Tokens, tracker.Tokens)
 	require.Equal(t, []int64{1, 2}, tracker.Blocks)
 	require.Equal(t, int64(0), r.Tokens[0])
+}
+
+// TestRequestThatDoesNotFitCostsNoOther: the loads and saves of the others in its step are not lost, which the engine
+// would take for done.
+func TestRequestThatDoesNotFitCostsNoOther(t *testing.T) {
+	s := newScheduler(t, flow.Options{BlockTokens: 4, ChunkTokens: 4}, found(4))
+	r := request("r", 8)
+	n, err := s.Matched(r, 0)
+	require.NoError(t, err)
+	require.NoError(t, s.Allocated(r, n))
+	step := flow.Scheduled{ID: "r", Tokens: r.Tokens, Computed: 4, Count: 4, Blocks: []int64{1, 2}}
+	stranger := flow.Scheduled{ID: "stranger", Tokens: r.Tokens, Count: 4}
+	metas, err := s.Build([]flow.Scheduled{stranger, step}, []flow.Scheduled{stranger})
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.ErrorContains(t, err, "stranger")
+	require.Len(t, metas, 1)
+	load, ok := metas[0].ToLoad(4)
+	require.True(t, ok)
+	require.Equal(t, r.Tokens[:4], load.Tokens)
+	save, ok := metas[0].ToSave(4)
+	require.True(t, ok)
+	require.Equal(t, 4, save.Skip)
+}
+
+// TestCountsThatOverflow: a step of so many tokens is refused, and was a panic.
+func TestCountsThatOverflow(t *testing.T) {
+	s := newScheduler(t, flow.Options{BlockTokens: 4, ChunkTokens: 4}, found(0))
+	r := request("r", 8)
+	require.NoError(t, s.Allocated(r, 0))
+	step := []flow.Scheduled{{ID: "r", Tokens: r.Tokens, Count: 4, Blocks: []int64{1, 2}}}
+	_, err := s.Build(step, nil)
+	require.NoError(t, err)
+	step[0].Computed, step[0].Count = 4, math.MaxInt
+	_, err = s.Build(nil, step)
+	require.ErrorIs(t, err, fs.ErrInvalid)
 }

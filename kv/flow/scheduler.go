@@ -2,6 +2,7 @@ package flow
 
 import (
 	"errors"
+	"math"
 	"slices"
 )
 
@@ -24,6 +25,9 @@ type Scheduler struct {
 func NewScheduler(o Options, lookup Lookup) (*Scheduler, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
+	}
+	if lookup == nil {
+		return nil, invalid("there is no look-up")
 	}
 	return &Scheduler{
 		options: o.withDefaults(), lookup: lookup,
@@ -61,7 +65,7 @@ func (s *Scheduler) Matched(r Request, computed int) (int, error) {
 		}
 	}
 	if s.options.DiscardPartialChunks || stored < r.PromptTokens {
-		stored = stored / s.options.ChunkTokens * s.options.ChunkTokens // See docs/decisions.md, "No load is promised that no step makes".
+		stored = stored / s.options.ChunkTokens * s.options.ChunkTokens // See docs/decisions.md, "No load is reported that no step makes".
 	}
 	n := stored - computed
 	if stored == len(r.Tokens) {
@@ -120,33 +124,31 @@ type Scheduled struct {
 	Resumed  bool    // behind a preemption: Blocks replace those that the request had
 }
 
-// Build returns what a step does: for requests that are in a step for the first time, and for those that go on. An
-// error names the request at which it ended.
+// Build returns what a step does: for requests that are in a step for the first time, and for those that go on. The error
+// names each request that does not fit. What the step does for the others is returned beside the error, and is to be done:
+// the engine takes their loads for done, and their saves are not repeated.
 func (s *Scheduler) Build(first, running []Scheduled) ([]*Meta, error) {
 	var out []*Meta
-	for _, q := range first {
-		m, err := s.begin(q)
-		if err != nil {
-			return nil, err
-		}
-		if m != nil {
+	var errs []error
+	add := func(m *Meta, err error) {
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case m != nil:
 			out = append(out, m)
 		}
+	}
+	for _, q := range first {
+		add(s.begin(q))
 	}
 	for _, q := range running {
-		m, err := s.goOn(q)
-		if err != nil {
-			return nil, err
-		}
-		if m != nil {
-			out = append(out, m)
-		}
+		add(s.goOn(q))
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 func (q Scheduled) check() error {
-	if q.Computed < 0 || q.Count < 0 || q.Computed > len(q.Tokens) {
+	if q.Computed < 0 || q.Count < 0 || q.Count > math.MaxInt32 || q.Computed > len(q.Tokens) {
 		return invalid("request %.80q: %d tokens in a step, behind %d of %d", q.ID, q.Count, q.Computed, len(q.Tokens))
 	}
 	return nil

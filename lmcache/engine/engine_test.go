@@ -538,3 +538,72 @@ func TestSegmentsOfAnyLengthAreRefused(t *testing.T) {
 	_, err = e.Lookup(t.Context(), engine.Request{Tokens: make([]int64, 2047)}, nil)
 	require.NoError(t, err)
 }
+
+// TestEqualSegmentsStayPinned: segments with the same tokens are one object, and the one that was found stays pinned, though
+// the same is behind the first miss, too.
+func TestEqualSegmentsStayPinned(t *testing.T) {
+	for _, layered := range []bool{false, true} {
+		b := newBed(t, t.Context(), 1<<20)
+		w := b.worker(kind{layout: paged.FlashAttention, lmcache: true, layered: layered}, func(o *engine.Options) {
+			h, err := kv.NewHasher(kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: chunkTokens, Legacy: true})
+			require.NoError(t, err)
+			o.Database, err = kv.NewSegmentDatabase(h, kv.EngineKey{Model: o.Layout.Model, World: 1, DType: "bfloat16"}, []int64{9})
+			require.NoError(t, err)
+		})
+		stored, err := w.save(request([]int64{1, 2, 3, 9, 1, 2, 3}, 0))
+		require.NoError(t, err)
+		require.Equal(t, engine.Stored{New: 3, There: 3}, stored)
+		hold, err := b.store.Lease(t.Context(), tier.LeaseOptions{ID: "request"})
+		require.NoError(t, err)
+		n, err := w.Lookup(t.Context(), engine.Request{Tokens: []int64{1, 2, 3, 9, 7, 9, 1, 2, 3}}, hold)
+		require.NoError(t, err)
+		require.Equal(t, 3, n)
+		require.Len(t, hold.State().Pinned, map[bool]int{false: 1, true: layers}[layered])
+		hold.Release()
+		b.end()
+	}
+}
+
+// TestLookupThatFailsPinsNothing: also not what it had found before, in front of what is on its way.
+func TestLookupThatFailsPinsNothing(t *testing.T) {
+	b := newBed(t, t.Context(), 1<<20)
+	w := b.worker(kinds[0], nil)
+	r := engine.Request{Tokens: upTo(520 * chunkTokens)} // more chunks than are asked for at a time
+	for i := range r.Tokens {
+		r.Slots = append(r.Slots, int64(i%64))
+	}
+	keys := func() map[tier.Key]bool {
+		all := map[tier.Key]bool{}
+		for o, err := range b.memory.List(t.Context(), "") {
+			require.NoError(t, err)
+			all[o.Key] = true
+		}
+		return all
+	}
+	n := 519 * chunkTokens
+	_, err := w.Store(t.Context(), engine.Request{Tokens: r.Tokens[:n], Slots: r.Slots[:n]})
+	require.NoError(t, err)
+	before := keys()
+	_, err = w.Store(t.Context(), r)
+	require.NoError(t, err)
+	b.drain()
+	for k := range keys() {
+		if !before[k] {
+			b.memory.Delete(t.Context(), []tier.Key{k}) // the last one is on the disk alone
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	b.fault.Do(func(tiertest.Call) tiertest.Answer {
+		cancel()
+		return tiertest.Answer{Hang: true}
+	})
+	hold, err := b.store.Lease(t.Context(), tier.LeaseOptions{ID: "request"})
+	require.NoError(t, err)
+	n, err = w.Lookup(ctx, r, hold)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, n)
+	require.Empty(t, hold.State().Pinned)
+	hold.Release()
+	b.fault.Do(nil)
+	b.end()
+}

@@ -27,7 +27,7 @@ func (e *Engine) LoadLayers(ctx context.Context, r Request) (*Load, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := e.prefix(ctx, chunks, nil)
+	n, _, err := e.prefix(ctx, chunks, nil)
 	if err != nil {
 		return nil, err
 	}

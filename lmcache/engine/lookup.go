@@ -18,14 +18,39 @@ const (
 // not there.
 //
 // If hold is not nil, these chunks are fetched into memory and pinned by it, so that a load finds them. They stay until the
-// caller unpins them, or releases the lease: at the end of the request.
+// caller unpins them, or releases the lease: at the end of the request. Each request has a lease of its own. After an
+// error none of the request's chunks is pinned, and the result is r.Skip.
 func (e *Engine) Lookup(ctx context.Context, r Request, hold *tier.StoreLease) (int, error) {
 	chunks, err := e.chunks(r, false)
 	if err != nil {
 		return 0, err
 	}
-	n, err := e.prefix(ctx, chunks, hold)
+	n, asked, err := e.prefix(ctx, chunks, hold)
+	if err != nil {
+		n = 0
+	}
+	if hold != nil && n < asked {
+		e.keep(hold, chunks[:asked], n)
+	}
 	return endOf(chunks[:n], r.Skip), err
+}
+
+// keep gives up what hold has pinned of chunks behind the first n. Segments that are equal share a key, and may be on
+// both sides.
+func (e *Engine) keep(hold *tier.StoreLease, chunks []*chunk, n int) {
+	kept := make(map[string]bool, n)
+	for _, c := range chunks[:n] {
+		kept[c.name] = true
+	}
+	var rest []*chunk
+	for _, c := range chunks[n:] {
+		if !kept[c.name] {
+			rest = append(rest, c)
+		}
+	}
+	for _, layer := range e.parts() {
+		hold.Unpin(e.keysOf(rest, layer))
+	}
 }
 
 func endOf(chunks []*chunk, skip int) int {
@@ -35,10 +60,10 @@ func endOf(chunks []*chunk, skip int) int {
 	return chunks[len(chunks)-1].end
 }
 
-// prefix returns how many chunks from the first one on are there.
-func (e *Engine) prefix(ctx context.Context, chunks []*chunk, hold *tier.StoreLease) (int, error) {
+// prefix returns how many chunks from the first one on are there, and how many it has asked for. hold may have pinned all
+// of those.
+func (e *Engine) prefix(ctx context.Context, chunks []*chunk, hold *tier.StoreLease) (n, asked int, err error) {
 	parts := e.parts()
-	n := 0
 	for some := range slices.Chunk(chunks, max(1, maxLookup/len(parts))) {
 		var keys []tier.Key
 		for _, c := range some {
@@ -46,23 +71,21 @@ func (e *Engine) prefix(ctx context.Context, chunks []*chunk, hold *tier.StoreLe
 				keys = append(keys, e.keyOf(c, layer))
 			}
 		}
+		asked += len(some)
 		found, err := e.find(ctx, keys, hold)
 		if err != nil {
-			return n, err
+			return n, asked, err
 		}
 		for i, c := range some {
 			for j, layer := range parts {
 				if at := i*len(parts) + j; at >= len(found) || found[at].Err != nil || !e.fits(found[at].Object, c, layer) {
-					if hold != nil {
-						hold.Unpin(keys[i*len(parts):])
-					}
-					return n, nil
+					return n, asked, nil
 				}
 			}
 			n++
 		}
 	}
-	return n, nil
+	return n, asked, nil
 }
 
 // find asks for objects, and pins them if there is a lease for that. The answer may end with the first miss.
@@ -77,7 +100,6 @@ func (e *Engine) find(ctx context.Context, keys []tier.Key, hold *tier.StoreLeas
 	}
 	placed, err := ask(ctx, func() []tier.Placed { return hold.PinPrefix(keys) })
 	if err != nil {
-		hold.Unpin(keys)
 		return nil, err
 	}
 	found := make([]tier.Found, len(placed))

@@ -55,7 +55,7 @@ func (a Address) Path(rank int) (string, error) {
 }
 
 // Listen listens at a path, for the user of this process alone. It removes a socket there at which nobody listens: ended
-// workers leave them.
+// workers leave them. Nothing else is removed.
 func Listen(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -63,7 +63,8 @@ func Listen(path string) (net.Listener, error) {
 		if dialed == nil {
 			return nil, errors.Join(fmt.Errorf("lookup: somebody listens at %s: %w", path, err), c.Close())
 		}
-		if !errors.Is(dialed, syscall.ECONNREFUSED) {
+		// To connect to a file is refused, too.
+		if info, e := os.Lstat(path); !errors.Is(dialed, syscall.ECONNREFUSED) || e == nil && info.Mode().Type() != os.ModeSocket {
 			return nil, fmt.Errorf("lookup: %w", errors.Join(err, dialed))
 		}
 		if err := os.Remove(path); err != nil {

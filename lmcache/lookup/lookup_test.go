@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,13 @@ import (
 	"github.com/ringcache/ringcache/kv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if path := os.Getenv(workerVariable); path != "" {
+		serveUntilKilled(path)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func newHasher(t testing.TB, s kv.Scheme) *kv.Hasher {
 	t.Helper()
@@ -535,6 +542,72 @@ func TestMemoryOfQuestions(t *testing.T) {
 	require.NoError(t, err)
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16*(len(frames[0])+len(frames[1]))))
+}
+
+// TestRequestThatIsAskedAgainIsRemembered: for as long as others, whatever place it had before.
+func TestRequestThatIsAskedAgainIsRemembered(t *testing.T) {
+	s, err := NewServer(ServerOptions{Lookup: func(context.Context, Request) (int, error) { return 0, nil }, Hasher: newHasher(t, kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4})})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	ask := func(id string) {
+		_, err := s.answer(Request{ID: id, Hashes: []string{"1"}, Lengths: []int{4}})
+		require.NoError(t, err)
+	}
+	ask("r")
+	require.Error(t, s.Stored("r", tokens(4)))
+	ask("r")
+	for i := range maxRecent - 1 {
+		ask(string(binary.BigEndian.AppendUint32(nil, uint32(i))))
+	}
+	require.Error(t, s.Stored("r", tokens(4)))
+	require.LessOrEqual(t, len(s.recent), maxRecent)
+}
+
+// TestListenRemovesNoFile: only sockets at which nobody listens.
+func TestListenRemovesNoFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notes")
+	require.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
+	_, err := Listen(path)
+	require.Error(t, err)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(text))
+}
+
+// crowd is a listener to which clients come and go all the time.
+type crowd struct {
+	net.Listener
+	came chan struct{} // closed with the first one
+	once sync.Once
+	ends atomic.Bool
+}
+
+func (c *crowd) Accept() (net.Conn, error) {
+	if c.ends.Load() {
+		return nil, net.ErrClosed
+	}
+	c.once.Do(func() { close(c.came) })
+	server, client := net.Pipe()
+	return server, client.Close()
+}
+
+func (c *crowd) Close() error { c.ends.Store(true); return nil }
+
+// TestCloseWaitsForClientsThatJustCame: nobody is served any more when it returns.
+func TestCloseWaitsForClientsThatJustCame(t *testing.T) {
+	for range 500 {
+		s, err := NewServer(ServerOptions{MaxConns: 2, Lookup: func(context.Context, Request) (int, error) { return 0, nil }})
+		require.NoError(t, err)
+		l := &crowd{came: make(chan struct{})}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		<-l.came
+		require.NoError(t, s.Close())
+		s.mu.Lock()
+		require.Zero(t, s.conns)
+		s.mu.Unlock()
+		require.NoError(t, <-served)
+	}
 }
 
 func FuzzQuestion(f *testing.F) {

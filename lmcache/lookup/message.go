@@ -117,7 +117,7 @@ func readHash(b []byte) (string, []byte, error) {
 	return strconv.FormatInt(n, 16), rest, err
 }
 
-// readList reads an array. Each element has a byte at least, so that a header can't promise more than there is.
+// readList reads an array. Each element has a byte at least, so a header with more elements than bytes is refused.
 func readList[E any](b []byte, element func(b []byte) (E, []byte, error)) ([]E, error) {
 	n, rest, err := msgp.ReadArrayHeaderBytes(b)
 	if err != nil || int64(n) > int64(len(rest)) {

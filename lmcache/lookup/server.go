@@ -70,6 +70,7 @@ type Server struct {
 type first struct {
 	hash   string
 	length int
+	at     int // in ring
 }
 
 // NewServer returns a Server.
@@ -101,10 +102,10 @@ func (s *Server) Serve(l net.Listener) error {
 		raw, err := l.Accept()
 		switch {
 		case err == nil && s.add(raw, 1):
-			s.wait.Go(func() {
+			go func() {
 				defer s.remove(raw, 1)
 				s.serve(raw)
-			})
+			}()
 		case err == nil:
 			s.crowded.Warn(s.o.Logger, "lookup: a connection is refused: there are too many", "most", s.o.MaxConns)
 			_ = raw.Close()
@@ -131,6 +132,7 @@ func (s *Server) add(c io.Closer, conns int) bool {
 	}
 	s.open[c] = struct{}{}
 	s.conns += conns
+	s.wait.Add(conns) // in front of the Wait of Close
 	return true
 }
 
@@ -140,6 +142,7 @@ func (s *Server) remove(c io.Closer, conns int) {
 	defer s.mu.Unlock()
 	delete(s.open, c)
 	s.conns -= conns
+	s.wait.Add(-conns)
 }
 
 // Close ends listeners and connections, and waits for look-ups, whose context ends.
@@ -223,11 +226,14 @@ func (s *Server) compare(r Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.recent[r.ID]; !known {
-		delete(s.recent, s.ring[s.next])
+		if old := s.ring[s.next]; s.recent[old].at == s.next { // else it was asked again, and has a newer place
+			delete(s.recent, old)
+		}
 		s.ring[s.next] = r.ID
+		s.recent[r.ID] = first{at: s.next}
 		s.next = (s.next + 1) % maxRecent
 	}
-	s.recent[r.ID] = first{r.Hashes[0], r.Lengths[0]}
+	s.recent[r.ID] = first{r.Hashes[0], r.Lengths[0], s.recent[r.ID].at}
 }
 
 // Stored says that a worker stores these tokens of a request, from its first one on, with the values of media in place. If the
