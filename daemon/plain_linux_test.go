@@ -106,6 +106,56 @@ ringcache_values_total{protocol="lm",result="stored"} 1
 	d.end(t)
 }
 
+// TestLMFromIsAsked: a daemon with lm-from takes over what clients ask for, and keeps it when the other server has gone.
+func TestLMFromIsAsked(t *testing.T) {
+	c, address, _ := lmConfig(t)
+	old := start(t, c)
+	ctx := t.Context()
+	client := lm.NewClient(lm.ClientOptions{Address: address})
+	require.NoError(t, client.Put(ctx, lmKey, lmMeta, []byte("value")))
+	found, err := client.Exists(ctx, lmKey) // Put has no answer
+	require.NoError(t, err)
+	require.True(t, found)
+	require.NoError(t, client.Close())
+	c, ours, _ := lmConfig(t)
+	c.LMFrom = address
+	d := start(t, c)
+	client = lm.NewClient(lm.ClientOptions{Address: ours})
+	for range 2 {
+		p, v, err := client.Get(ctx, lmKey, nil)
+		require.NoError(t, err)
+		require.Equal(t, "value", string(v))
+		require.Equal(t, lmMeta, p.Meta)
+		if old != nil {
+			old.end(t)
+			old = nil
+		}
+	}
+	require.NoError(t, client.Close())
+	d.end(t)
+}
+
+// TestLMFromIsNotTheDaemonItself: it would ask itself without end.
+func TestLMFromIsNotTheDaemonItself(t *testing.T) {
+	for from, want := range map[string]string{
+		"old:65432": "", "10.0.0.1:65432": "", "127.0.0.1:65433": "", "127.0.0.1:65432": "the daemon itself", "localhost:65432": "the daemon itself",
+		"old": "is not HOST:PORT", "old:x": "is not HOST:PORT", ":65432": "is not HOST:PORT",
+	} {
+		c := testConfig(t)
+		c.LM, c.LMFrom, c.ValuesAny = []string{"0.0.0.0:65432"}, from, true
+		if want == "" {
+			require.NoError(t, c.Validate(), from)
+		} else {
+			require.ErrorContains(t, c.Validate(), want, from)
+		}
+	}
+	require.False(t, isListener("127.0.0.1:1", "10.0.0.1:1"))
+	require.True(t, isListener("10.0.0.1:1", "10.0.0.1:1"))
+	c := testConfig(t)
+	c.LMFrom = "old:65432"
+	require.ErrorContains(t, c.Validate(), "lm is not")
+}
+
 // TestLMReadiness: a socket that clients can't find any more is a reason.
 func TestLMReadiness(t *testing.T) {
 	c, _, socket := lmConfig(t)
