@@ -94,11 +94,12 @@ func (m marked) Get(ctx context.Context, k tier.Key, use func(o tier.Object, b [
 func TestValueOfASourceIsSentFromMemory(t *testing.T) {
 	old := newBed(t, bedOptions{})
 	require.NoError(t, old.client(Located).Put(t.Context(), key, meta, []byte("value")))
-	var b *bed
-	b = newBed(t, bedOptions{options: Options{
+	opened := make(chan *tier.Store, 1)
+	b := newBed(t, bedOptions{options: Options{
 		From: &ClientOptions{Address: old.address},
-		Open: func(net.Conn, func()) (Store, error) { return marked{Over(b.store)}, nil },
+		Open: func(net.Conn, func()) (Store, error) { return marked{Over(<-opened)}, nil },
 	}})
+	opened <- b.store
 	_, v, err := b.client(Located).Get(t.Context(), key, nil)
 	require.NoError(t, err)
 	require.Equal(t, "xalue", string(v))
