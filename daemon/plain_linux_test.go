@@ -3,9 +3,11 @@ package daemon
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -194,12 +196,34 @@ func TestServeCheckOfLM(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
+// TestServeCheckAsksLMFrom: an old server that does not answer is a warning, since the daemon starts without it.
+func TestServeCheckAsksLMFrom(t *testing.T) {
+	old, address, _ := lmConfig(t)
+	c, _, _ := lmConfig(t)
+	c.LMFrom = address
+	finding := func() Finding {
+		all := c.Check(t.Context())
+		i := slices.IndexFunc(all, func(f Finding) bool { return f.Key == "lm-from" })
+		require.GreaterOrEqual(t, i, 0)
+		return all[i]
+	}
+	f := finding()
+	require.Equal(t, slog.LevelWarn, f.Level)
+	require.Contains(t, f.Text, "the server does not answer; the daemon starts without it, and asks it again for each value: lm:// at "+address)
+	d := start(t, old)
+	f = finding()
+	require.Equal(t, slog.LevelInfo, f.Level)
+	require.Equal(t, "lm:// at "+address+" answers", f.Text)
+	d.end(t)
+}
+
 func TestAddressesOfLM(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:65432": "", "localhost:1": "", "[::1]:7": "", "unix:///run/lm": "",
 		"0.0.0.0:65432": "without a password", ":65432": "without a password", "10.0.0.1:1": "without a password",
 		"example.com:1": "no IP address", "127.0.0.1": "not HOST:PORT", "127.0.0.1:x": "not HOST:PORT", "lm://127.0.0.1:1": "not HOST:PORT",
-		"unix://run/lm": "not unix:///PATH", "": "not HOST:PORT",
+		"unix://run/lm": "not unix:///PATH", "unix:///run/lm?x": "not unix:///PATH", "unix:///run/lm#x": "not unix:///PATH",
+		"": "not HOST:PORT",
 	} {
 		c := testConfig(t)
 		c.LM = []string{text}
