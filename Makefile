@@ -5,8 +5,9 @@
 # make test        everything but the real vLLM
 # make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
-# make test-lmcache  LMCache's own tools against the daemon, its engine and configuration beside ours; LMCACHE_SOURCE=FOLDER
-#                  is an unpacked source distribution, whose script is run, too
+# make test-lmcache  LMCache's own tools and clients (lm://, Redis's protocol) against the daemon, its engine, look-up,
+#                  configuration and events beside ours; LMCACHE_SOURCE=FOLDER is an unpacked source
+#                  distribution, whose script and test are run, too
 # make e2e         whole vLLM engines behind package engine and beside the daemon (makes the same environment)
 # make bench       the jobs of a cache beside the real vLLM and other peers: table, plots and raw
 #                  samples in bench/results; BENCH_ARGS are bench/compare's options

@@ -33,6 +33,8 @@
 //     bringing it back, in place of LMCache's in-process engine or beside one: package lmcache/engine.
 //   - Who holds which chunks, for routers: package kv/directory, docs/directory.md.
 //   - Chunks of KV caches that are not a prefix of a prompt: package blend, docs/blend.md.
+//   - Values for clients of LMCache's lm:// or of Redis: packages lmcache/lm and lmcache/resp,
+//     docs/lm.md and docs/resp.md.
 //   - The items of LLaVA and Qwen2-VL from photos, in plain Go: package preprocess.
 //   - Keys for media that equal vLLM's: package mmhash.
 //   - Reading or writing vLLM's tensors: package serde; its messages: package
@@ -74,6 +76,8 @@
 //	kv/paged         copies between paged KV buffers and chunks
 //	lmcache/engine   the KV of requests in levels, whole and layer by layer
 //	lmcache/lookup   the look-up of LMCache's schedulers and workers
+//	lmcache/lm, lmcache/resp
+//	                 servers of whole values: lm://, Redis's protocol
 //	kv/directory     who holds which chunks
 //	lmcache/controller, lmcache/coordinator, lmcache/kvevents
 //	                 the wires by which engines report that: LMCache's, and the KV events of vLLM

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/ringcache/ringcache/internal/leasetable"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/lmcache/lm"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/tier/memory"
 )
@@ -29,7 +31,7 @@ func (c Config) Check(ctx context.Context) []Finding {
 	var f findings
 	look := func(key string, check func() (string, error)) {
 		switch text, err := check(); {
-		case errors.Is(err, errNoAnswer), errors.Is(err, lmcache.ErrState):
+		case errors.Is(err, errNoAnswer), errors.Is(err, errNoSource), errors.Is(err, lmcache.ErrState):
 			f.add(slog.LevelWarn, key, "%v", err)
 		case err != nil:
 			f.add(slog.LevelError, key, "%v", err)
@@ -66,6 +68,9 @@ func (c Config) Check(ctx context.Context) []Finding {
 				return checkAddress(ctx, x.key, network, address)
 			})
 		}
+	}
+	if c.LMFrom != "" {
+		look("lm-from", func() (string, error) { return checkLMFrom(ctx, c.LMFrom) })
 	}
 	look("http", func() (string, error) {
 		if c.HTTP == httpOff {
@@ -152,6 +157,20 @@ func checkLMCache(ctx context.Context, text string) (string, error) {
 		return "", err
 	}
 	return checkAddress(ctx, "lmcache", a.network, a.address)
+}
+
+// errNoSource is of an lm-from that is away, without which the daemon starts.
+var errNoSource = errors.New("the server does not answer; the daemon starts without it, and asks it again for each value")
+
+// checkLMFrom asks the server that is drained whether it is there.
+func checkLMFrom(ctx context.Context, address string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	client := lm.NewClient(lm.ClientOptions{Address: address})
+	if err := errors.Join(client.Health(ctx), client.Close()); err != nil {
+		return "", fmt.Errorf("%w: lm:// at %s: %w", errNoSource, address, err)
+	}
+	return "lm:// at " + address + " answers", nil
 }
 
 // checkAddress looks at an address of a unix socket or of TCP. key is the setting.

@@ -101,7 +101,7 @@ func (s *listening) close() error {
 // must not be reached unless anywhere is set.
 func parsePlain(text string, anywhere bool) (network, address string, err error) {
 	if u, err := url.Parse(text); err == nil && u.Scheme == "unix" {
-		if !filepath.IsAbs(u.Path) || u.Host != "" || len(u.Path) > maxSocket {
+		if !filepath.IsAbs(u.Path) || len(u.Path) > maxSocket || *u != (url.URL{Scheme: "unix", Path: u.Path, RawPath: u.RawPath}) {
 			return "", "", fmt.Errorf("%q is not unix:///PATH with a path of at most %d bytes", text, maxSocket)
 		}
 		return "unix", u.Path, nil

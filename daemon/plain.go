@@ -27,10 +27,14 @@ func (c Config) plain() []plainProtocol {
 
 // lmServer returns a server of lm://. How many connections there may be is the registry's matter.
 func lmServer(r *runner, p *sessionless.Protocol) (protocolServer, error) {
-	return lm.NewServer(lm.Options{
+	o := lm.Options{
 		Open:           func(raw net.Conn, end func()) (lm.Store, error) { return p.Enter(raw, end) },
 		MaxConnections: math.MaxInt, Logger: r.log,
-	})
+	}
+	if r.config.LMFrom != "" {
+		o.From = &lm.ClientOptions{Address: r.config.LMFrom, MaxValue: min(r.config.Size, 1<<30)}
+	}
+	return lm.NewServer(o)
 }
 
 // plainService serves such a protocol.

@@ -3,9 +3,11 @@ package daemon
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +108,56 @@ ringcache_values_total{protocol="lm",result="stored"} 1
 	d.end(t)
 }
 
+// TestLMFromIsAsked: a daemon with lm-from takes over what clients ask for, and keeps it when the other server has gone.
+func TestLMFromIsAsked(t *testing.T) {
+	c, address, _ := lmConfig(t)
+	old := start(t, c)
+	ctx := t.Context()
+	client := lm.NewClient(lm.ClientOptions{Address: address})
+	require.NoError(t, client.Put(ctx, lmKey, lmMeta, []byte("value")))
+	found, err := client.Exists(ctx, lmKey) // Put has no answer
+	require.NoError(t, err)
+	require.True(t, found)
+	require.NoError(t, client.Close())
+	c, ours, _ := lmConfig(t)
+	c.LMFrom = address
+	d := start(t, c)
+	client = lm.NewClient(lm.ClientOptions{Address: ours})
+	for range 2 {
+		p, v, err := client.Get(ctx, lmKey, nil)
+		require.NoError(t, err)
+		require.Equal(t, "value", string(v))
+		require.Equal(t, lmMeta, p.Meta)
+		if old != nil {
+			old.end(t)
+			old = nil
+		}
+	}
+	require.NoError(t, client.Close())
+	d.end(t)
+}
+
+// TestLMFromIsNotTheDaemonItself: it would ask itself without end.
+func TestLMFromIsNotTheDaemonItself(t *testing.T) {
+	for from, want := range map[string]string{
+		"old:65432": "", "10.0.0.1:65432": "", "127.0.0.1:65433": "", "127.0.0.1:65432": "the daemon itself", "localhost:65432": "the daemon itself",
+		"old": "is not HOST:PORT", "old:x": "is not HOST:PORT", ":65432": "is not HOST:PORT",
+	} {
+		c := testConfig(t)
+		c.LM, c.LMFrom, c.ValuesAny = []string{"0.0.0.0:65432"}, from, true
+		if want == "" {
+			require.NoError(t, c.Validate(), from)
+		} else {
+			require.ErrorContains(t, c.Validate(), want, from)
+		}
+	}
+	require.False(t, isListener("127.0.0.1:1", "10.0.0.1:1"))
+	require.True(t, isListener("10.0.0.1:1", "10.0.0.1:1"))
+	c := testConfig(t)
+	c.LMFrom = "old:65432"
+	require.ErrorContains(t, c.Validate(), "lm is not")
+}
+
 // TestLMReadiness: a socket that clients can't find any more is a reason.
 func TestLMReadiness(t *testing.T) {
 	c, _, socket := lmConfig(t)
@@ -144,12 +196,34 @@ func TestServeCheckOfLM(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
+// TestServeCheckAsksLMFrom: an old server that does not answer is a warning, since the daemon starts without it.
+func TestServeCheckAsksLMFrom(t *testing.T) {
+	old, address, _ := lmConfig(t)
+	c, _, _ := lmConfig(t)
+	c.LMFrom = address
+	finding := func() Finding {
+		all := c.Check(t.Context())
+		i := slices.IndexFunc(all, func(f Finding) bool { return f.Key == "lm-from" })
+		require.GreaterOrEqual(t, i, 0)
+		return all[i]
+	}
+	f := finding()
+	require.Equal(t, slog.LevelWarn, f.Level)
+	require.Contains(t, f.Text, "the server does not answer; the daemon starts without it, and asks it again for each value: lm:// at "+address)
+	d := start(t, old)
+	f = finding()
+	require.Equal(t, slog.LevelInfo, f.Level)
+	require.Equal(t, "lm:// at "+address+" answers", f.Text)
+	d.end(t)
+}
+
 func TestAddressesOfLM(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:65432": "", "localhost:1": "", "[::1]:7": "", "unix:///run/lm": "",
 		"0.0.0.0:65432": "without a password", ":65432": "without a password", "10.0.0.1:1": "without a password",
 		"example.com:1": "no IP address", "127.0.0.1": "not HOST:PORT", "127.0.0.1:x": "not HOST:PORT", "lm://127.0.0.1:1": "not HOST:PORT",
-		"unix://run/lm": "not unix:///PATH", "": "not HOST:PORT",
+		"unix://run/lm": "not unix:///PATH", "unix:///run/lm?x": "not unix:///PATH", "unix:///run/lm#x": "not unix:///PATH",
+		"": "not HOST:PORT",
 	} {
 		c := testConfig(t)
 		c.LM = []string{text}

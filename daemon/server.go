@@ -14,6 +14,7 @@ import (
 	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/wire"
+	"github.com/ringcache/ringcache/internal/accept"
 	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/tier"
@@ -133,26 +134,13 @@ func (s *Server) Serve(l net.Listener) error {
 		return l.Close()
 	}
 	defer s.forget(l)
-	for wait := time.Duration(0); ; {
-		conn, err := l.Accept()
-		switch {
-		case err == nil:
-			wait = 0
-			s.accept(conn)
-			continue
-		case s.isClosing():
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("daemon: the listener %v was closed: %w", l.Addr(), err)
-		}
-		// Such as too many open files: that passes.
+	err := accept.Loop(l, s.isClosing, s.accept, func(err error) {
 		s.away.Warn(s.log, "a connection could not be accepted", "socket", l.Addr(), "error", err)
-		wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-		select {
-		case <-time.After(wait):
-		case <-s.ending.Done():
-		}
+	})
+	if err != nil {
+		return fmt.Errorf("daemon: %w", err)
 	}
+	return nil
 }
 
 // listen notes a listener, which Shutdown closes. It reports false when the server ends.

@@ -63,11 +63,15 @@ func (c Config) problems() []problem {
 		taken[a.address] = true
 	}
 	if c.LMFrom != "" {
-		if host, port, err := net.SplitHostPort(c.LMFrom); err != nil || host == "" || port == "" {
+		host, port, err := net.SplitHostPort(c.LMFrom)
+		_, portErr := strconv.ParseUint(port, 10, 16)
+		switch {
+		case err != nil || portErr != nil || host == "":
 			wrong("lm-from", "%q is not HOST:PORT", c.LMFrom)
-		}
-		if len(c.LM) == 0 {
+		case len(c.LM) == 0:
 			wrong("lm-from", "is set, and lm is not: name the address for clients by lm")
+		case slices.ContainsFunc(c.LM, func(lm string) bool { return isListener(c.LMFrom, lm) }):
+			wrong("lm-from", "%q is the daemon itself, by lm: name the address of another server", c.LMFrom)
 		}
 	}
 	for _, x := range c.plain() {
@@ -139,6 +143,18 @@ func (c Config) problems() []problem {
 	oneOf("log-format", c.LogFormat, "text", "json")
 	slices.SortStableFunc(all, func(a, b problem) int { return order(a.key) - order(b.key) })
 	return all
+}
+
+// isListener reports whether an address is one at which this machine listens, as far as texts show that.
+func isListener(address, listener string) bool {
+	host, port, err := net.SplitHostPort(listener)
+	_, wanted, addressErr := net.SplitHostPort(address)
+	if err != nil || addressErr != nil || port != wanted {
+		return false
+	}
+	ip := net.ParseIP(host)
+	all := host == "" || ip != nil && ip.IsUnspecified()
+	return address == listener || loopback(address) && (all || loopback(listener))
 }
 
 // problems are what was found so far.

@@ -39,6 +39,20 @@ func TestLMCacheConfig(t *testing.T) {
 	}
 }
 
+// TestLMCacheConfigOfLM: the lists that are printed are lists for the daemon.
+func TestLMCacheConfigOfLM(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lmcache.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("remote_url: lm://old.example:65432\n"), 0o600))
+	out, errOut, code := ringcache(t, "lmcache-config", file)
+	require.Zero(t, code, errOut)
+	require.Contains(t, out, "engines have to be pointed to lm://127.0.0.1:65432")
+	require.NoError(t, os.WriteFile(file, []byte(out), 0o600))
+	out, errOut, code = ringcache(t, "serve", "--config", file, "--print-config")
+	require.Zero(t, code, errOut)
+	require.Regexp(t, `\nlm: *(\n *- |\[)127.0.0.1:65432\]?\n`, out)
+	require.Contains(t, out, "\nlm-from: old.example:65432\n")
+}
+
 // TestLMCacheConfigRefuses: everything that is wrong is named with its line, and nothing is printed.
 func TestLMCacheConfigRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lmcache.yaml")

@@ -3,6 +3,7 @@ package config
 import (
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -214,7 +215,13 @@ func TestTranslate(t *testing.T) {
 		{"remote_url: redis-sentinel://h:1,i:2", Engine{}, []string{"redis redis+sentinel://h:1,i:2/redismaster"}, ""},
 		{"remote_url: resp://h:1", Engine{}, []string{"redis redis://h:1"}, ""},
 		{"remote_url: fs://host:0/a/b,/c", Engine{}, []string{"disk /a/b/ringcache"}, ""},
-		{"remote_url: lm://h:1", Engine{}, nil, ""},
+		{"remote_url: lm://localhost:1", Engine{}, []string{"lm 127.0.0.1:1"}, ""},
+		{"remote_url: lm://h:1/x", Engine{}, []string{"lm 127.0.0.1:1", "lm-from h:1"}, "engines have to be pointed to lm://127.0.0.1:1"},
+		{"remote_url: lm://h", Engine{}, nil, "is not lm://HOST:PORT"},
+		{"remote_url: resp://h:1\nextra_config: {username: u, password: p}", Engine{}, []string{"redis-user u", "redis redis://h:1"}, "add redis-password-file"},
+		{"remote_url: valkey://h:1\nextra_config: {valkey_mode: cluster, tls_enable: 'true', valkey_username: u}", Engine{}, []string{"redis-user u", "redis valkeys+cluster://h:1"}, ""},
+		{"remote_url: redis://h:1?protocol=2", Engine{}, []string{"redis redis://h:1"}, "what is behind ? is left out"},
+		{"remote_url: h:1", Engine{}, nil, "is no URL"},
 		{"remote_url: s3://b", Engine{}, nil, "there is no level for s3://"},
 		{"remote_serde: cachegen", Engine{}, nil, "KV is not compressed here"},
 		{"save_unfull_chunk: true", Engine{}, nil, "only whole chunks are kept"},
@@ -321,6 +328,37 @@ func TestNoPasswordIsShown(t *testing.T) {
 		out, err := c.Translate(Engine{}).YAML(true)
 		require.NoError(t, err)
 		require.NotContains(t, string(out), secret)
+	}
+}
+
+// TestNoPasswordIsShownInAnyForm: a long one, one with characters of URLs, and one where a URL has none.
+func TestNoPasswordIsShownInAnyForm(t *testing.T) {
+	const secret = "hunter2"
+	for _, u := range []string{
+		"redis://user:" + secret + strings.Repeat("x", 300) + "@h:1", "redis://:a@" + secret + "@h:1", "redis://:a/" + secret + "@h:1",
+		"redis://:a " + secret + "@h:1", "redis-cluster://u:p@" + secret + "@h:1", "redis-sentinel://u:p@" + secret + "@h:1,i:2", "redis://h:1?password=" + secret,
+		"user:" + secret + "@h:1", "x@" + secret + "://a@b", "s3://b?key=" + secret, "lm://u:" + secret + "@h:1", "fs://u:" + secret + "@h:1/a",
+		"unix://:" + secret + "@/run/redis", "redis://:a?" + secret + "@h:1",
+	} {
+		// In JSON, so that YAML takes it as it is.
+		quoted := strconv.Quote(u)
+		c := load(t, "remote_url: "+quoted+"\nremote_config_url: "+quoted+"\nstorage_plugins: ["+quoted+"]\n", "PYTHONHASHSEED=0")
+		out, err := c.Translate(Engine{}).YAML(true)
+		require.NoError(t, err)
+		require.NotContains(t, string(out), secret, u)
+	}
+	out, err := server(t, nil, "--runtime-plugin-config", `{"token": "`+secret+`"}`).Translate(Engine{}).YAML(true)
+	require.NoError(t, err)
+	require.NotContains(t, string(out), secret)
+	require.Regexp(t, `# runtime-plugin-config +\{token\} `, string(out))
+}
+
+// TestLongNumbersAreRefusedInEveryBase: reading them would take time that grows with the square of their length.
+func TestLongNumbersAreRefusedInEveryBase(t *testing.T) {
+	for start, more := range map[string]string{"0x": "1", "0b": "1", "0": "1", "1": "1", "2": ":1"} {
+		_, err := Sources{File: []byte("chunk_size: " + start + strings.Repeat(more, maxDigits)), Name: "f"}.Load()
+		require.ErrorIs(t, err, fs.ErrInvalid, start)
+		require.ErrorContains(t, err, "is no number", start)
 	}
 }
 

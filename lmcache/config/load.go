@@ -270,9 +270,12 @@ func (c *Config) applyEnviron(over bool) error {
 // applyConnector reads what vLLM hands to its connector. LMCache passes over everything that is wrong there.
 func (c *Config) applyConnector(s string) error {
 	v, err := parseJSON(s)
+	if err != nil {
+		return fmt.Errorf("the configuration of the connector is no JSON: %w", err)
+	}
 	d, ok := v.(dict)
-	if err != nil || !ok {
-		return fmt.Errorf("the configuration of the connector is no JSON object: %v", err)
+	if !ok {
+		return errors.New("the configuration of the connector is no JSON object")
 	}
 	const origin = "the configuration of the connector"
 	for _, p := range d {

@@ -8,7 +8,7 @@ const (
 	events      = "the daemon remembers what came and left for engines that subscribe to KV events"
 	devices     = "memory is a segment in shared memory"
 	evicts      = "what costs least goes first, when room is needed"
-	coordinator = "the daemon registers nowhere; routers follow the KV events of engines"
+	coordinator = "the daemon registers nowhere; ringcache directory takes the coordinator's place, and follows the KV events of engines"
 )
 
 // serverOptions are the flags of lmcache server, of 0.5.6 and 0.5.7. What has no reason is translated by

@@ -8,7 +8,7 @@ const (
 	peers         = "engines on one machine share the daemon; there are no transfers between machines"
 	disaggregated = "no proxy and no roles: what a prefill engine has stored, a decode engine loads from the daemon"
 	transfer      = "engines copy to and from shared memory themselves"
-	controlled    = "there is no controller to report to; engines publish KV events for routers"
+	controlled    = "ringcache directory takes the controller's place, and follows the KV events of engines; the daemon reports nothing"
 	inEngine      = "a server of each engine; http is that of the daemon"
 	code          = "no code of others is loaded"
 	atOnce        = "all of size is taken from shared memory at the start"

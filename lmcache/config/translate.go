@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"path"
@@ -219,18 +220,36 @@ func (t translator) remote(s Setting) string {
 	return t.url(u, s.Name)
 }
 
-// credentials are those of a URL. LMCache takes a user alone for a password.
-var credentials = regexp.MustCompile(`^[^@/]*@`)
+// schemes are what URLs begin with.
+var schemes = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
 // url makes a level of an address of LMCache's.
 func (t translator) url(u, option string) string {
-	scheme, rest, _ := strings.Cut(u, "://")
-	login := credentials.FindString(rest)
-	rest = strings.TrimPrefix(rest, login)
+	scheme := strings.TrimSuffix(schemes.FindString(u), "://")
+	if scheme == "" {
+		t.warn("%s is no URL, and no engine starts with it", option)
+		return "no address"
+	}
+	user, password, rest := credentials(scheme, u[len(scheme)+len("://"):])
+	rest, query, _ := strings.Cut(rest, "?")
+	if strings.Contains(rest, "@") { // a password may stand in front of it
+		t.warn("%s has an @ behind its host: write that of a password as %%40", option)
+		return "no address"
+	}
 	switch scheme {
-	case "redis", "rediss", "unix", "valkey":
+	case "redis", "rediss", "unix":
+	case "valkey":
+		user, password = t.extra("valkey_username"), t.extra("valkey_password")
+		if b, _, _ := toBool(t.extra("tls_enable")); b == true {
+			scheme += "s"
+		}
+		if t.extra("valkey_mode") == "cluster" {
+			scheme += "+cluster"
+		}
 	case "resp":
 		scheme = "redis"
+		user = cmp.Or(t.extra("username"), t.c.environ["LMCACHE_RESP_USERNAME"])
+		password = cmp.Or(t.extra("password"), t.c.environ["LMCACHE_RESP_PASSWORD"])
 	case "redis-cluster":
 		scheme = "redis+cluster"
 	case "redis-sentinel":
@@ -244,7 +263,7 @@ func (t translator) url(u, option string) string {
 		folder, _, _ = strings.Cut(folder, ",")
 		return t.folder("/"+folder, option)
 	case "lm":
-		return "no level: the daemon stands in the place of this server"
+		return t.lm(rest, option)
 	case "mock", "blackhole", "audit":
 		return "no level: it keeps nothing"
 	default:
@@ -255,9 +274,55 @@ func (t translator) url(u, option string) string {
 		t.warn("%s: the daemon has one Redis; this one is not used", option)
 		return "no second Redis"
 	}
-	user, password, _ := strings.Cut(strings.TrimSuffix(login, "@"), ":")
+	if query != "" {
+		t.warn("%s: what is behind ? is left out", option)
+	}
 	t.login(user, password, option)
-	return t.set("redis", scheme+"://"+rest) + ", under keys of its own: those of LMCache are not read"
+	return t.set("redis", scheme+"://"+rest) + ", under keys of its own: those of LMCache are not read; with resp the daemon takes that server's place"
+}
+
+// credentials takes user and password off what is behind the scheme of a URL. LMCache's own parser of several hosts looks
+// for the first @, and Python's for the last one in front of a path.
+func credentials(scheme, text string) (user, password, rest string) {
+	at := strings.Index(text, "@")
+	if scheme != "redis-cluster" && scheme != "redis-sentinel" {
+		host := text
+		if end := strings.IndexAny(text, "/?#"); end >= 0 {
+			host = text[:end]
+		}
+		at = strings.LastIndex(host, "@")
+	}
+	if at < 0 {
+		return "", "", text
+	}
+	user, password, _ = strings.Cut(text[:at], ":")
+	return user, password, text[at+1:]
+}
+
+// extra is a text of extra_config, "" if there is none.
+func (t translator) extra(name string) string {
+	all, _ := t.c.at("extra_config").Value.(map[string]any)
+	if v := all[name]; v != nil {
+		return text(v)
+	}
+	return ""
+}
+
+// lm lets the daemon take the place of a server of lm://. What a server on another machine has moves along by lm-from; one
+// on this machine has to end first, and with it all that it had.
+func (t translator) lm(rest, option string) string {
+	address, _, _ := strings.Cut(rest, "/")
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || port == "" {
+		t.warn("%s is not lm://HOST:PORT, and no engine starts with it", option)
+		return "no address"
+	}
+	ours := net.JoinHostPort("127.0.0.1", port)
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback() && !ip.IsUnspecified()) {
+		t.set("lm-from", address)
+		t.warn("%s: engines have to be pointed to lm://%s; for engines on other machines, lm is an address of this one, with values-any; when misses do not come from %s any more, remove lm-from", option, ours, address)
+	}
+	return t.set("lm", ours) + ", in the place of this server"
 }
 
 func (t translator) login(user, password, option string) {
@@ -506,8 +571,17 @@ func size(v any, times int) (text string, ok bool) {
 	return strconv.FormatInt(int64(mb), 10) + "MiB", true
 }
 
-// login of a URL, wherever it stands in a text.
-var logins = regexp.MustCompile(`://[^@/\s]*@`)
+// masked is a text without what may be a login or the parameters of a URL.
+func masked(s string) string {
+	start := len(schemes.FindString(s))
+	if at := strings.LastIndex(s, "@"); at >= 0 {
+		s = s[:start] + "***" + s[at:]
+	}
+	if i := strings.Index(s[start:], "?"); start > 0 && i >= 0 {
+		s = s[:start+i] + "?***"
+	}
+	return s
+}
 
 // shown is a value for people, without what may be secret.
 func shown(o Option, v any) string {
@@ -517,19 +591,23 @@ func shown(o Option, v any) string {
 	case bool:
 		return strconv.FormatBool(v)
 	case string:
-		return strconv.Quote(logins.ReplaceAllString(short(v), "://***@"))
-	case map[string]any:
-		var names []string
-		for n := range v {
-			names = append(names, n)
+		if o.Name == "runtime-plugin-config" {
+			parsed, _ := parseJSON(v)
+			d, _ := parsed.(dict)
+			return shown(o, published(d))
 		}
-		slices.Sort(names)
-		return "{" + strings.Join(names, ", ") + "}"
+		return strconv.Quote(short(masked(v)))
+	case map[string]any:
+		return "{" + strings.Join(slices.Sorted(maps.Keys(v)), ", ") + "}"
 	case []string:
 		if o.Name == "l2-adapter" || o.Name == "l1-manager" {
 			return fmt.Sprintf("%d of them", len(v))
 		}
-		return logins.ReplaceAllString(fmt.Sprintf("%q", v), "://***@")
+		all := make([]string, len(v))
+		for i := range v {
+			all[i] = masked(v[i])
+		}
+		return short(fmt.Sprintf("%q", all))
 	}
 	return short(fmt.Sprint(v))
 }

@@ -60,4 +60,4 @@ func (t *Translation) YAML(all bool) ([]byte, error) {
 }
 
 // list are the settings of the daemon that are lists.
-var list = map[string]bool{"lmcache": true, "http-key-file": true}
+var list = map[string]bool{"lmcache": true, "lm": true, "http-key-file": true}

@@ -298,6 +298,8 @@ func yamlIntOf(s string) (any, bool) {
 	negative, s := sign(s)
 	n, ok := new(big.Int), true
 	switch {
+	case len(s) > maxDigits: // Python takes more in other bases, for a number that no option does
+		ok = false
 	case s == "0":
 	case strings.HasPrefix(s, "0b"):
 		n, ok = n.SetString(s[2:], 2)
@@ -310,8 +312,6 @@ func yamlIntOf(s string) (any, bool) {
 			digit, _ := new(big.Int).SetString(part, 10)
 			n.Add(n.Mul(n, big.NewInt(60)), digit)
 		}
-	case len(s) > maxDigits:
-		ok = false
 	default:
 		n, ok = n.SetString(s, 10)
 	}

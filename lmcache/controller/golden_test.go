@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -111,4 +113,21 @@ func FuzzParse(f *testing.F) {
 		}
 		require.LessOrEqual(t, len(m.Tokens)+len(m.Keys)+len(m.Hashes)+len(m.Operations), len(b))
 	})
+}
+
+// TestListOfNoOperations: a list that can't be one takes no memory: an operation has 32 times the bytes of a nil.
+func TestListOfNoOperations(t *testing.T) {
+	const n = 1 << 20
+	b := msgp.AppendString(msgp.AppendString(msgp.AppendMapHeader(nil, 2), "type"), "BatchedKVOperationMsg")
+	b = msgp.AppendArrayHeader(msgp.AppendString(b, "operations"), n)
+	b = append(b, bytes.Repeat([]byte{0xc0}, n)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := parse(b)
+	runtime.ReadMemStats(&after)
+	require.ErrorContains(t, err, "a list of 1048576 elements in 1048576 bytes")
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20))
+	b = msgp.AppendString(msgp.AppendMapHeader(nil, 3), "op_type")
+	b = msgp.AppendInt(msgp.AppendString(msgp.AppendString(b, ""), "key"), 0)
+	require.Len(t, msgp.AppendInt(msgp.AppendString(b, "seq_num"), 0), leastOperation)
 }

@@ -186,22 +186,28 @@ func (m *message) field(name string, b []byte) (rest []byte, err error) {
 	case "key":
 		return readHash(b, &m.Key)
 	case "keys":
-		return readList(b, &m.Keys, readHash)
+		return readList(b, &m.Keys, 1, readHash)
 	case "hashes":
-		return readList(b, &m.Hashes, readHash)
+		return readList(b, &m.Hashes, 1, readHash)
 	case "tokens":
-		return readList(b, &m.Tokens, readNumber)
+		return readList(b, &m.Tokens, 1, readNumber)
 	case "worker_ids":
-		return readList(b, &m.WorkerIDs, readNumber)
+		return readList(b, &m.WorkerIDs, 1, readNumber)
 	case "operations":
-		return readList(b, &m.Operations, readOperation)
+		return readList(b, &m.Operations, leastOperation, readOperation)
 	}
 	return msgp.Skip(b)
 }
 
-// readList reads a list. That the document is well-formed bounds its length by the bytes that it has.
-func readList[T any](b []byte, list *[]T, read func([]byte, *T) ([]byte, error)) ([]byte, error) {
+// leastOperation is the least size of an operation: a map of three fields with their names, and a byte for each value.
+const leastOperation = 1 + len("_op_type") + 1 + len("_key") + 1 + len("_seq_num") + 1
+
+// readList reads a list whose elements have so many bytes at least: memory is taken for as many as there can be.
+func readList[T any](b []byte, list *[]T, least int, read func([]byte, *T) ([]byte, error)) ([]byte, error) {
 	n, b, err := msgp.ReadArrayHeaderBytes(b)
+	if err == nil && int64(n)*int64(least) > int64(len(b)) {
+		err = fmt.Errorf("a list of %d elements in %d bytes", n, len(b))
+	}
 	if err != nil {
 		return b, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-zeromq/zmq4"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/ringcache/ringcache/internal/accept"
 	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/internal/zmtp"
 	"github.com/ringcache/ringcache/kv"
@@ -157,34 +158,17 @@ func (s *Server) serve(l net.Listener, kind zmq4.SocketType, handle handler) err
 	}
 	defer s.remove(l)
 	places := make(chan struct{}, s.o.MaxConnections)
-	for {
-		raw, err := l.Accept()
-		switch {
-		case err == nil:
-		case errors.Is(err, net.ErrClosed):
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.closed {
-				return nil
-			}
-			return err
-		default: // out of descriptors, most likely
-			s.refused("accept", err)
-			select {
-			case <-s.ctx.Done():
-			case <-time.After(10 * time.Millisecond):
-			}
-			continue
-		}
+	take := func(raw net.Conn) {
 		select {
 		case places <- struct{}{}:
 		default:
 			_ = raw.Close()
 			s.refused("accept", errors.New("controller: there are as many connections as there may be"))
-			continue
+			return
 		}
 		if !s.add(raw) {
-			return nil
+			<-places
+			return
 		}
 		go func() {
 			defer func() { <-places }()
@@ -194,6 +178,13 @@ func (s *Server) serve(l net.Listener, kind zmq4.SocketType, handle handler) err
 			s.connection(raw, kind, handle)
 		}()
 	}
+	return accept.Loop(l, s.isClosed, take, func(err error) { s.refused("accept", err) })
+}
+
+func (s *Server) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 func (s *Server) refused(what string, err error) {

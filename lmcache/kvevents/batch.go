@@ -48,6 +48,9 @@ func parseBatch(b []byte) ([]event, error) {
 	return events, nil
 }
 
+// leastEvent is less than any event has, which names its class: memory is taken for as many as there can be.
+const leastEvent = 1 + int64(len("_BlockStored"))
+
 func readBatch(b []byte) ([]event, error) {
 	n, b, err := msgp.ReadArrayHeaderBytes(b)
 	if err != nil || n < 2 {
@@ -57,6 +60,9 @@ func readBatch(b []byte) ([]event, error) {
 		return nil, err
 	}
 	n, b, err = msgp.ReadArrayHeaderBytes(b)
+	if err == nil && int64(n)*leastEvent > int64(len(b)) {
+		err = fmt.Errorf("%d events in %d bytes", n, len(b))
+	}
 	if err != nil {
 		return nil, err
 	}

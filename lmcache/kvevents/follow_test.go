@@ -1,10 +1,12 @@
 package kvevents
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"io/fs"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -252,6 +254,19 @@ func TestBatches(t *testing.T) {
 	c := h.NewChain()
 	require.NoError(t, c.SetTokens([]int64{1, 2}))
 	require.Equal(t, []directory.Key{keyOf("m", 0, c.Hash(0)[24:])}, AppendKeys(nil, "m", c))
+}
+
+// TestBatchOfNoEvents: a list that can't be one of events takes no memory: an event has many times the bytes of a nil.
+func TestBatchOfNoEvents(t *testing.T) {
+	const n = 1 << 20
+	b := msgp.AppendArrayHeader(msgp.AppendFloat64(msgp.AppendArrayHeader(nil, 2), 1), n)
+	b = append(b, bytes.Repeat([]byte{0xc0}, n)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := parseBatch(b)
+	runtime.ReadMemStats(&after)
+	require.ErrorContains(t, err, "1048576 events in 1048576 bytes")
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20))
 }
 
 // FuzzBatch: no batch makes parseBatch panic, or take more than a small multiple of its bytes.

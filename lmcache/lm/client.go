@@ -107,8 +107,10 @@ func (c *Client) Exists(ctx context.Context, key string) (found bool, err error)
 func (c *Client) Get(ctx context.Context, key string, into func(Reply) ([]byte, error)) (p Reply, b []byte, err error) {
 	err = c.ask(ctx, &Request{Command: Get, Key: key, Meta: nothing}, nil, func(reply Reply, body io.Reader) error {
 		switch {
-		case reply.Code != Success:
+		case reply.Code != Success && reply.Length == 0:
 			return ErrMiss
+		case reply.Code != Success: // bytes may follow, or not: the connection can't go on
+			return fmt.Errorf("lm: the server at %s answered %+v", c.o.Address, reply)
 		case int64(reply.Length) > c.o.MaxValue:
 			return fmt.Errorf("lm: a value has %d bytes, and %d are the most: %w", reply.Length, c.o.MaxValue, tier.ErrTooLarge)
 		}

@@ -52,6 +52,7 @@ func TestLyingServers(t *testing.T) {
 		"half a value":    {append(reply(200, 5, 1, 2, 5, 0, 0, 0, 0), "abc"...), io.ErrUnexpectedEOF},
 		"negative length": {reply(200, -1, 1, 2, 5, 0, 0, 0, 0), nil},
 		"huge length":     {reply(200, 1<<31-1, 1, 2, 5, 0, 0, 0, 0), tier.ErrTooLarge},
+		"a miss of bytes": {append(reply(400, 3, 1, 2, 5, 0, 0, 0, 0), "abc"...), nil},
 		"unknown code":    {reply(500, 0, 1, 2, 5, 0, 0, 0, 0), nil},
 	} {
 		c := answering(t, x.answer, append(reply(200, 1, 1, 2, 1, 0, 0, 0, 0), 'v'))

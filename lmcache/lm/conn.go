@@ -144,8 +144,25 @@ func codeOf(ok bool) Code {
 
 // get sends a value from where it is in memory.
 func (c *conn) get(ctx context.Context, k tier.Key) error {
-	sent := false
-	err := c.store.Get(ctx, k, func(o tier.Object, b []byte) error {
+	sent, err := c.sendStored(ctx, k)
+	if sent {
+		return err
+	}
+	stored := c.server.from.fetch(ctx, c.form, k, c.store, func(p Reply, value []byte) {
+		sent, err = true, c.send(&p, value)
+	})
+	if stored {
+		sent, err = c.sendStored(ctx, k)
+	}
+	if !sent {
+		return c.send(&Reply{Code: Fail, Meta: nothing}, nil)
+	}
+	return err
+}
+
+// sendStored sends a value of the store. Without sent the error is why there is none.
+func (c *conn) sendStored(ctx context.Context, k tier.Key) (sent bool, err error) {
+	err = c.store.Get(ctx, k, func(o tier.Object, b []byte) error {
 		p, ok := c.form.replyOf(o)
 		if !ok {
 			return tier.ErrCorrupt
@@ -153,13 +170,7 @@ func (c *conn) get(ctx context.Context, k tier.Key) error {
 		sent = true
 		return c.send(&p, b)
 	})
-	if err != nil && !sent {
-		if p, value, found := c.server.from.fetch(ctx, c.form, k, c.store); found {
-			return c.send(&p, value)
-		}
-		return c.send(&Reply{Code: Fail, Meta: nothing}, nil)
-	}
-	return err
+	return sent, err
 }
 
 // send sends a header and a value in one write.

@@ -68,8 +68,8 @@ func withoutZeros(digits string) string {
 
 func isDecimal(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
-// isOldKey reports whether a text is FMT@MODEL@WORLD@WORKER@HASH, with or without a layer and tags behind it. A model is
-// no number, so none of these is a key of today's form with something wrong in it.
+// isOldKey reports whether a text is FMT@MODEL@WORLD@WORKER@HASH, with or without a layer and tags behind it. Where the
+// model would be a number, it is today's key of an unknown dtype, MODEL@WORLD@WORKER@HASH@DTYPE.
 func isOldKey(text string) bool {
 	fields := strings.Split(text, "@")
 	return len(fields) >= 5 && fields[1] != "" && !isDecimal(fields[1]) && isDecimal(fields[2]) && isDecimal(fields[3]) && fields[4] != "" &&

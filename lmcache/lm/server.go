@@ -2,7 +2,6 @@ package lm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/accept"
 	"github.com/ringcache/ringcache/internal/loglimit"
 )
 
@@ -89,26 +89,13 @@ func (s *Server) Serve(l net.Listener) error {
 		return l.Close()
 	}
 	defer s.leave(func() { delete(s.listeners, l) })
-	for wait := time.Duration(0); ; {
-		raw, err := l.Accept()
-		switch {
-		case err == nil:
-			wait = 0
-			s.accept(raw)
-			continue
-		case s.isClosing():
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("lm: the listener %v was closed: %w", l.Addr(), err)
-		}
-		// Such as too many open files: that passes.
+	err := accept.Loop(l, s.isClosing, s.accept, func(err error) {
 		s.odd.Warn(s.o.Logger, "a connection of lm:// could not be accepted", "error", err)
-		wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-		select {
-		case <-time.After(wait):
-		case <-s.ctx.Done():
-		}
+	})
+	if err != nil {
+		return fmt.Errorf("lm: %w", err)
 	}
+	return nil
 }
 
 // accept serves a connection, if there may be one more.

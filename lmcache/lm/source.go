@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// sourceClients are the connections to a source, and so the most values of it that are on the heap.
+	// sourceClients are the connections to a source, and the most values of it that are on the heap.
 	sourceClients = 4
 
 	// sourcePause is how long a source is not asked that did not answer.
@@ -54,10 +54,7 @@ func (x *source) ask(ctx context.Context, f Form, do func(*Client) error) bool {
 	if x == nil || (f == Untyped) != (x.form == Untyped) {
 		return false
 	}
-	x.mu.Lock()
-	pausing := time.Now().Before(x.pause)
-	x.mu.Unlock()
-	if pausing {
+	if x.pausing() {
 		return false
 	}
 	var c *Client
@@ -67,6 +64,9 @@ func (x *source) ask(ctx context.Context, f Form, do func(*Client) error) bool {
 		return false
 	}
 	defer func() { x.clients <- c }()
+	if x.pausing() { // others have waited in vain meanwhile
+		return false
+	}
 	err := do(c)
 	if err == nil || errors.Is(err, ErrMiss) {
 		return true
@@ -80,6 +80,12 @@ func (x *source) ask(ctx context.Context, f Form, do func(*Client) error) bool {
 	return false
 }
 
+func (x *source) pausing() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return time.Now().Before(x.pause)
+}
+
 // has reports whether the source has a value.
 func (x *source) has(ctx context.Context, f Form, k tier.Key) (found bool) {
 	x.ask(ctx, f, func(c *Client) (err error) {
@@ -89,13 +95,14 @@ func (x *source) has(ctx context.Context, f Form, k tier.Key) (found bool) {
 	return found
 }
 
-// fetch gets a value of the source, and stores it. Without room for it, it is only returned.
-func (x *source) fetch(ctx context.Context, f Form, k tier.Key, to Store) (p Reply, value []byte, found bool) {
-	x.ask(ctx, f, func(c *Client) (err error) {
-		if p, value, err = c.Get(ctx, k.Name, nil); err != nil {
+// fetch gets a value of the source, and stores it; stored says that it is there now. Without room for it, it is sent by
+// send. The value is on the heap no longer than a connection to the source is taken, however slow clients are.
+func (x *source) fetch(ctx context.Context, f Form, k tier.Key, to Store, send func(Reply, []byte)) (stored bool) {
+	x.ask(ctx, f, func(c *Client) error {
+		p, value, err := c.Get(ctx, k.Name, nil)
+		if err != nil {
 			return err
 		}
-		found = true
 		q := Request{Key: k.Name, Length: p.Length, Meta: p.Meta}
 		o, err := f.objectOf(&q)
 		if err == nil {
@@ -103,8 +110,10 @@ func (x *source) fetch(ctx context.Context, f Form, k tier.Key, to Store) (p Rep
 		}
 		if err != nil {
 			x.s.big.Warn(x.s.o.Logger, "a value of another server of lm:// was not stored", "error", err)
+			send(p, value)
 		}
+		stored = err == nil
 		return nil
 	})
-	return p, value, found
+	return stored
 }

@@ -1,11 +1,16 @@
 package lm
 
 import (
+	"bytes"
 	"context"
 	"net"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/tier"
 )
 
 // TestDrainedOnDemand: what clients ask for is taken over from another server, with its description, and is here when
@@ -71,4 +76,81 @@ func TestLyingSource(t *testing.T) {
 	require.NoError(t, l.Close())
 	b.server.Shutdown(context.Background())
 	require.Contains(t, b.log.String(), "asked in vain")
+}
+
+// marked is a Store whose values can be told from those of another server: the first byte of what it gets is an x.
+type marked struct{ Store }
+
+func (m marked) Get(ctx context.Context, k tier.Key, use func(o tier.Object, b []byte) error) error {
+	return m.Store.Get(ctx, k, func(o tier.Object, b []byte) error {
+		b = bytes.Clone(b)
+		b[0] = 'x'
+		return use(o, b)
+	})
+}
+
+// TestValueOfASourceIsSentFromMemory: a value that was stored is not kept on the heap while a client takes it, which may
+// be slow.
+func TestValueOfASourceIsSentFromMemory(t *testing.T) {
+	old := newBed(t, bedOptions{})
+	require.NoError(t, old.client(Located).Put(t.Context(), key, meta, []byte("value")))
+	opened := make(chan *tier.Store, 1)
+	b := newBed(t, bedOptions{options: Options{
+		From: &ClientOptions{Address: old.address},
+		Open: func(net.Conn, func()) (Store, error) { return marked{Over(<-opened)}, nil },
+	}})
+	opened <- b.store
+	_, v, err := b.client(Located).Get(t.Context(), key, nil)
+	require.NoError(t, err)
+	require.Equal(t, "xalue", string(v))
+}
+
+// TestSourceWithoutRoom: what is too large to be stored is answered all the same.
+func TestSourceWithoutRoom(t *testing.T) {
+	old := newBed(t, bedOptions{size: 8 << 20})
+	value := bytes.Repeat([]byte("v"), 2<<20)
+	require.NoError(t, old.client(Located).Put(t.Context(), key, meta, value))
+	b := newBed(t, bedOptions{options: Options{From: &ClientOptions{Address: old.address}}})
+	for range 2 {
+		p, v, err := b.client(Located).Get(t.Context(), key, nil)
+		require.NoError(t, err)
+		require.Equal(t, meta, p.Meta)
+		require.True(t, bytes.Equal(value, v))
+	}
+}
+
+// TestWhoWaitsForASourceDoesNotTryItAgain: when the connections to a source have failed, clients that waited for one of
+// them get a miss at once.
+func TestWhoWaitsForASourceDoesNotTryItAgain(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var accepted []net.Conn
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if accepted = append(accepted, c); len(accepted) >= sourceClients {
+				for _, c := range accepted {
+					_ = c.Close() // a second time is fine
+				}
+			}
+		}
+	}()
+	b := newBed(t, bedOptions{options: Options{From: &ClientOptions{Address: l.Addr().String()}}})
+	var asking sync.WaitGroup
+	for range 4 * sourceClients {
+		c := b.client(Located)
+		asking.Go(func() {
+			_, _, err := c.Get(t.Context(), key, nil)
+			assert.ErrorIs(t, err, ErrMiss)
+		})
+	}
+	asking.Wait()
+	require.NoError(t, l.Close())
+	<-closed
+	require.Len(t, accepted, sourceClients)
 }

@@ -633,3 +633,21 @@ func FuzzQuestion(f *testing.F) {
 		}
 	})
 }
+
+// TestCloseWhileAClientComes: Close waits for a connection that is accepted at that moment, too.
+func TestCloseWhileAClientComes(t *testing.T) {
+	for range 200 {
+		s, err := NewServer(ServerOptions{Lookup: func(context.Context, Request) (int, error) { return 0, nil }})
+		require.NoError(t, err)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		raw, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		require.Empty(t, s.open, "nothing is left when Close returns")
+		require.NoError(t, <-served)
+		require.NoError(t, raw.Close())
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zeromq/zmq4"
 
+	"github.com/ringcache/ringcache/internal/accept"
 	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/internal/zmtp"
 	"github.com/ringcache/ringcache/kv"
@@ -98,29 +99,22 @@ func (s *Server) Serve(l net.Listener) error {
 		return l.Close()
 	}
 	defer s.remove(l, 0)
-	for {
-		raw, err := l.Accept()
-		switch {
-		case err == nil && s.add(raw, 1):
-			go func() {
-				defer s.remove(raw, 1)
-				s.serve(raw)
-			}()
-		case err == nil:
-			s.crowded.Warn(s.o.Logger, "lookup: a connection is refused: there are too many", "most", s.o.MaxConns)
-			_ = raw.Close()
-		case s.ctx.Err() != nil:
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return err
-		default: // out of descriptors, most likely
-			s.refused.Warn(s.o.Logger, "lookup: a connection is lost", "error", err)
-			select {
-			case <-s.ctx.Done():
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
+	ended := func() bool { return s.ctx.Err() != nil }
+	return accept.Loop(l, ended, s.accept, func(err error) {
+		s.refused.Warn(s.o.Logger, "lookup: a connection is lost", "error", err)
+	})
+}
+
+func (s *Server) accept(raw net.Conn) {
+	if !s.add(raw, 1) {
+		s.crowded.Warn(s.o.Logger, "lookup: a connection is refused: there are too many", "most", s.o.MaxConns)
+		_ = raw.Close() // nobody is told
+		return
 	}
+	go func() {
+		defer s.remove(raw, 1)
+		s.serve(raw)
+	}()
 }
 
 // add adds a listener or a connection, unless the server has ended or has all connections that it may have.
@@ -132,7 +126,7 @@ func (s *Server) add(c io.Closer, conns int) bool {
 	}
 	s.open[c] = struct{}{}
 	s.conns += conns
-	s.wait.Add(conns) // in front of the Wait of Close
+	s.wait.Add(1) // with the lock, so that Close waits for it
 	return true
 }
 
@@ -142,10 +136,10 @@ func (s *Server) remove(c io.Closer, conns int) {
 	defer s.mu.Unlock()
 	delete(s.open, c)
 	s.conns -= conns
-	s.wait.Add(-conns)
+	s.wait.Done()
 }
 
-// Close ends listeners and connections, and waits for look-ups, whose context ends.
+// Close ends listeners and connections, and waits for them and for look-ups, whose context ends.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true

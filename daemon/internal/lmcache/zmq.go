@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zeromq/zmq4"
 
+	"github.com/ringcache/ringcache/internal/accept"
 	"github.com/ringcache/ringcache/internal/zmtp"
 )
 
@@ -70,23 +71,7 @@ func (z *ZMQ) Serve(l net.Listener) error {
 	z.wait.Add(1)
 	z.mu.Unlock()
 	defer z.wait.Done()
-	for {
-		raw, err := l.Accept()
-		switch {
-		case err == nil:
-			z.wait.Go(func() { z.serve(raw) })
-		case z.stops():
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return err
-		default: // out of descriptors, most likely
-			z.s.refused("connect", err)
-			select {
-			case <-z.stopping:
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
-	}
+	return accept.Loop(l, z.stops, func(raw net.Conn) { z.wait.Go(func() { z.serve(raw) }) }, func(err error) { z.s.refused("connect", err) })
 }
 
 // Shutdown lets calls that are under way end, until ctx ends, and closes listeners and connections.
