@@ -1,6 +1,6 @@
 // Program resp times GET and SET of `ringcache serve --resp` beside redis-server: values of several sizes, by one connection
 // and by 16, in turns, with one client that checks every length. It prints throughput, the 99th percentile of times, and
-// ratios.
+// ratios: also of what a call takes of the servers' processors, which depends less on what else the machine does.
 package main
 
 import (
@@ -49,8 +49,8 @@ func run(rounds int, turn time.Duration, only, redis string) (err error) {
 		}
 		servers = append(servers, s)
 	}
-	fmt.Println("| operation | value | connections | ringcache | p99 | redis-server | p99 | throughput | p99 |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| operation | value | connections | ringcache | p99 | redis-server | p99 | throughput | p99 | CPU of a call |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|")
 	for _, op := range []string{"GET", "SET"} {
 		for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
 			for _, conns := range []int{1, 16} {
@@ -76,10 +76,13 @@ func run(rounds int, turn time.Duration, only, redis string) (err error) {
 type result struct {
 	rates []float64 // bytes/s of each turn
 	times []float64 // seconds of each call
+	cpu   float64   // seconds of the server's processors, in all turns
 }
 
 func (r *result) add(s *server, op string, size, conns int, turn time.Duration) error {
+	before := s.processors()
 	calls, took, err := s.load(op, size, conns, turn)
+	r.cpu += s.processors() - before
 	r.rates = append(r.rates, float64(len(calls)*size)/took.Seconds())
 	for _, t := range calls {
 		r.times = append(r.times, t.Seconds())
@@ -95,8 +98,11 @@ func (r *result) p99() float64 {
 	return r.times[len(r.times)*99/100]
 }
 
+// perCall is what a call takes of the server's processors.
+func (r *result) perCall() float64 { return r.cpu / float64(max(1, len(r.times))) }
+
 func print(op string, size, conns int, r *[2]result) {
 	rate := [2]float64{stats.Median(r[0].rates), stats.Median(r[1].rates)}
-	fmt.Printf("| %s | %s | %d | %.0f MB/s | %.2f ms | %.0f MB/s | %.2f ms | %.2f | %.2f |\n", op, strconv.Itoa(size>>10)+" KiB", conns,
-		rate[0]/1e6, r[0].p99()*1e3, rate[1]/1e6, r[1].p99()*1e3, rate[0]/rate[1], r[0].p99()/r[1].p99())
+	fmt.Printf("| %s | %s | %d | %.0f MB/s | %.2f ms | %.0f MB/s | %.2f ms | %.2f | %.2f | %.2f |\n", op, strconv.Itoa(size>>10)+" KiB", conns,
+		rate[0]/1e6, r[0].p99()*1e3, rate[1]/1e6, r[1].p99()*1e3, rate[0]/rate[1], r[0].p99()/r[1].p99(), r[0].perCall()/r[1].perCall())
 }

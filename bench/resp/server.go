@@ -96,6 +96,23 @@ func (s *server) kill() {
 	_ = s.cmd.Wait()
 }
 
+// processors returns how many seconds of the processors the server has used.
+func (s *server) processors() float64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	var ticks float64
+	for i, f := range strings.Fields(rest) {
+		if i == 11 || i == 12 { // user and system
+			n, _ := strconv.ParseFloat(f, 64)
+			ticks += n
+		}
+	}
+	return ticks / 100
+}
+
 // keys are how many values are read.
 const keys = 64
 
