@@ -65,7 +65,7 @@ func run(rounds int, turn time.Duration, only, redis string) (err error) {
 						}
 					}
 				}
-				print(op, size, conns, &results)
+				row(op, size, conns, &results)
 			}
 		}
 	}
@@ -101,7 +101,8 @@ func (r *result) p99() float64 {
 // perCall is what a call takes of the server's processors.
 func (r *result) perCall() float64 { return r.cpu / float64(max(1, len(r.times))) }
 
-func print(op string, size, conns int, r *[2]result) {
+// row prints a row of the table.
+func row(op string, size, conns int, r *[2]result) {
 	rate := [2]float64{stats.Median(r[0].rates), stats.Median(r[1].rates)}
 	fmt.Printf("| %s | %s | %d | %.0f MB/s | %.2f ms | %.0f MB/s | %.2f ms | %.2f | %.2f | %.2f |\n", op, strconv.Itoa(size>>10)+" KiB", conns,
 		rate[0]/1e6, r[0].p99()*1e3, rate[1]/1e6, r[1].p99()*1e3, rate[0]/rate[1], r[0].p99()/r[1].p99(), r[0].perCall()/r[1].perCall())
