@@ -61,7 +61,7 @@ type Config struct {
 	MaxSessions      int           `name:"max-sessions" default:"1024" placeholder:"N" reload:"yes" help:"Most sessions. A process may have a quarter of what others leave."`
 	MaxSessionLeases int           `name:"max-session-leases" default:"1024" placeholder:"N" reload:"yes" help:"Most leases of a session, at most a quarter of max-leases."`
 	MaxHeld          int64         `name:"max-held" is:"bytes" default:"0" placeholder:"SIZE" reload:"yes" help:"Most bytes that the sessions of a process may pin and reserve, as a share of what others leave; 0 is half of the segment."`
-	MaxLease         time.Duration `name:"max-lease" default:"1h" placeholder:"TIME" reload:"yes" help:"Longest time of a lease."`
+	MaxLease         time.Duration `name:"max-lease" default:"1h" placeholder:"TIME" reload:"yes" help:"Longest time of a lease; for lm and resp at least 5m."`
 	DefaultLease     time.Duration `name:"default-lease" default:"5m" placeholder:"TIME" reload:"yes" help:"Time of a lease whose client names none."`
 
 	LogLevel  string `name:"log-level" default:"info" placeholder:"LEVEL" reload:"yes" help:"debug, info, warn or error."`

@@ -27,7 +27,7 @@ type commands struct {
 	Blend         blendCommand         `cmd:"" help:"Explain what of a prompt could be reused at other places, and what is left to compute."`
 	KV            kvCommand            `cmd:"" name:"kv" help:"Ask a running daemon about KV caches: who has a prompt, and what to clear."`
 	Directory     directoryCommand     `cmd:"" help:"Know which engines hold which KV, and tell routers: LMCache's controller and coordinator."`
-	Migrate       migrateCommand       `cmd:"" help:"Copy the folder of an lmcache server into a folder or Redis of ringcache."`
+	Migrate       migrateCommand       `cmd:"" help:"Copy what LMCache has kept in a folder or a Redis into a level of ringcache."`
 	LMCacheConfig lmcacheConfigCommand `cmd:"" name:"lmcache-config" help:"Translate a configuration of LMCache into one for ringcache serve."`
 	Warm          warmCommand          `cmd:"" help:"Fill the encoder cache of a running engine with images from folders and lists."`
 	Fuzz          fuzzCommand          `cmd:"" help:"Compare rings, stores and caches with reference models, with a real vLLM, or with your own."`

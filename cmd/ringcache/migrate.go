@@ -24,7 +24,7 @@ import (
 
 type migrateCommand struct {
 	kvDaemon
-	From    string  `arg:"" help:"Folder of the FS adapter of lmcache server."`
+	From    string  `arg:"" help:"Folder of the FS adapter of lmcache server, or the URL of a Redis that LMCache has filled."`
 	To      string  `arg:"" help:"Where the objects go: a folder, shm:NAME, or the URL of a Redis, as for ringcache tier copy."`
 	Layouts string  `placeholder:"FILE" help:"Layouts that ringcache kv ls --json has printed, instead of those of a running daemon."`
 	Word    *string `help:"Only layouts of daemons with this --lmcache-engine."`
@@ -46,11 +46,18 @@ in a file; what it has hashed otherwise is never found.
 A folder that a daemon has open can't be written to: end the daemon first, or migrate to another folder, and start the
 daemon with that.
 
+FROM may also be redis://HOST:PORT: the values of LMCache's Redis connector and of its RESP connector are copied as
+clients of ringcache serve --resp find them. Layouts are not needed. What that connector keeps under two keys of which
+Redis has evicted one is skipped, and counted.
+
 The exit status is 0 if TO has everything, and 1 if not.`
 }
 
 // Run copies.
 func (c migrateCommand) Run() (err error) {
+	if strings.Contains(c.From, "://") {
+		return c.fromRedis()
+	}
 	if _, _, err := disk.Identify(c.From); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(err, fmt.Errorf("%s is a folder of ringcache: use `ringcache tier copy`", c.From))
 	}

@@ -8,11 +8,10 @@
 // # Values that change
 //
 // An object of package tier never changes, and the clients of these protocols may store other bytes under a key. Put
-// compares: equal bytes leave what is there. Another description (size or note), in any level, or other bytes in
-// memory, replace the object: it is deleted from all levels and stored anew. What somebody reads for longer than a
-// second can't be deleted, and stays. Bytes of a lower level that memory does not have are not compared, since that would take a read
-// of them for each Put: keys are hashes of what the bytes were made from, so bytes that differ under a description that
-// is equal do not happen in practice.
+// compares: equal bytes leave what is there. Another description (size or note) or other bytes, in any level, replace the
+// object: when all new bytes have come, it is deleted from all levels, and they are stored. That takes room for the new
+// bytes twice. What somebody reads for longer than a second can't be deleted, and stays. What only a lower level has is
+// fetched to be compared; if that fails, it is not compared.
 //
 // # Concurrency
 //

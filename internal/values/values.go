@@ -129,16 +129,31 @@ func (v *Values) Put(ctx context.Context, o tier.Object, body io.Reader) error {
 	case errors.Is(err, tier.ErrPending):
 		return err
 	case err == nil && !same(was, o):
-		if err := v.makeWay(ctx, o.Key); err != nil {
+		return v.replace(ctx, o, nil, nil, body)
+	case err == nil:
+		// What only a lower level has would come back when the new bytes are evicted, so it is fetched and compared.
+		if p, err := v.Pin(ctx, o.Key); err == nil {
+			return v.compare(ctx, p, o, body)
+		}
+	}
+	for range tries {
+		err := v.store(o, body)
+		if !errors.Is(err, tier.ErrExists) {
+			return err
+		}
+		p, err := v.Pin(ctx, o.Key)
+		if err == nil {
+			return v.compare(ctx, p, o, body)
+		}
+		if !errors.Is(err, tier.ErrNotFound) { // else it was evicted in between
 			return err
 		}
 	}
-	err := v.store(o, body)
-	if errors.Is(err, tier.ErrExists) {
-		return v.compare(ctx, o, body)
-	}
-	return err
+	return fmt.Errorf("values: value %v comes and goes: %w", o.Key, tier.ErrPending)
 }
+
+// tries are how often Put finds that a value is there, and then that it is not.
+const tries = 8
 
 // makeWay deletes a value that is to be replaced. Somebody may just have been sent its last byte, and be about to unpin
 // it, so makeWay waits a little for that.
@@ -192,6 +207,8 @@ func (v *Values) commit(k tier.Key) error {
 	err := v.o.Holder.Commit(keys)[0]
 	if err == nil {
 		v.o.Holder.Unpin(keys)
+	} else {
+		v.o.Holder.Abort(keys)
 	}
 	return err
 }
@@ -208,13 +225,9 @@ func readAll(body io.Reader, b []byte) error {
 // pieces are memory to compare with.
 var pieces = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// compare reads a value that memory has under its key with the same description, and replaces that if its bytes
-// differ.
-func (v *Values) compare(ctx context.Context, o tier.Object, body io.Reader) error {
-	p, err := v.Pin(ctx, o.Key)
-	if err != nil {
-		return err
-	}
+// compare reads a value that is pinned in memory under its key with the same description, and replaces that if its
+// bytes differ. Nothing stays pinned.
+func (v *Values) compare(ctx context.Context, p tier.Placed, o tier.Object, body io.Reader) (err error) {
 	defer v.Unpin(o.Key) // a second time is fine
 	if !same(p.Object, o) {
 		return fmt.Errorf("values: somebody else stores value %v: %w", o.Key, tier.ErrPending)
@@ -237,8 +250,8 @@ func (v *Values) compare(ctx context.Context, o tier.Object, body io.Reader) err
 	return v.replace(ctx, o, p.Bytes[:equal], more, body)
 }
 
-// replace stores other bytes under a key, which the caller pins: head, of the pinned ones, then more, then body. They
-// are all there before the old ones are deleted.
+// replace stores other bytes under a key: head, of the old ones, which the caller pins, then more, then body. They are
+// all there before the old ones are deleted, so for a moment there is room for two.
 //
 // See docs/decisions.md, "A value of lm:// is replaced by deleting it".
 func (v *Values) replace(ctx context.Context, o tier.Object, head, more []byte, body io.Reader) error {

@@ -77,12 +77,19 @@ func (b *bed) validate() {
 	assert.Empty(b.t, s.writers.busy)
 	assert.Empty(b.t, s.pins.at)
 	assert.Zero(b.t, s.pins.order.Len())
-	assert.Len(b.t, s.affirmed.order, len(s.affirmed.sizes))
+	assert.Len(b.t, s.affirmed.at, s.affirmed.order.Len())
 	assert.Empty(b.t, b.store.Leases())
 	for o, err := range b.store.List(context.Background(), "") {
 		assert.NoError(b.t, err)
 		assert.Equal(b.t, space, o.Space)
 	}
+}
+
+// pinned is how many objects EXISTS pins.
+func (b *bed) pinned() int {
+	b.server.pins.mu.Lock()
+	defer b.server.pins.mu.Unlock()
+	return len(b.server.pins.at)
 }
 
 // peer is a client that sees bytes.

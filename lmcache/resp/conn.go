@@ -35,11 +35,26 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn, id uint64) *conn {
-	return &conn{
-		reader: reader{net: nc, in: bufio.NewReaderSize(nc, buffer), patience: s.o.Patience},
+	c := &conn{
 		writer: writer{out: bufio.NewWriterSize(nc, buffer), protocol: 2},
 		server: s, id: id, plain: true, authed: s.o.Password == "",
 	}
+	c.reader = reader{net: nc, in: bufio.NewReaderSize(input{c}, buffer), patience: s.o.Patience}
+	return c
+}
+
+// input is what a client sends. Whoever has sent a part of a command may wait for the answers to those before, so they
+// are sent first.
+type input struct{ c *conn }
+
+// Read implements io.Reader.
+func (i input) Read(p []byte) (int, error) {
+	if i.c.out.Buffered() > 0 {
+		if err := i.c.out.Flush(); err != nil {
+			return 0, err
+		}
+	}
+	return i.c.net.Read(p)
 }
 
 // serve answers commands until the connection ends.

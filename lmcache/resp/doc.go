@@ -7,10 +7,9 @@
 //
 // # Commands
 //
-// AUTH, HELLO 2 and 3, CLIENT (SETINFO, SETNAME, GETNAME, ID and others), PING, ECHO, SELECT 0, EXISTS, GET, MGET, SET (with
-// NX, XX and KEEPTTL), STRLEN, DEL, UNLINK, FLUSHDB and FLUSHALL if [Options].Flush allows them, INFO, COMMAND, TIME,
-// RESET and QUIT. Anything else is an error, and the connection goes on. SET with a time to live is refused, since nothing
-// would keep to it. A value of several megabytes is read from the socket into its place in memory, and written from
+// AUTH, HELLO 2 and 3, CLIENT (SETINFO, SETNAME, GETNAME, ID and others), PING, ECHO, SELECT 0, EXISTS, GET, MGET, SET,
+// STRLEN, DEL, UNLINK, FLUSHDB and FLUSHALL if [Options].Flush allows them, INFO, COMMAND, TIME, RESET and QUIT. Anything
+// else is an error, and the connection goes on. So are options of SET: nothing would keep to a time to live. A value of several megabytes is read from the socket into its place in memory, and written from
 // there.
 //
 // # LMCache's native client

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"container/list"
 	"context"
 	"sync"
 
@@ -78,40 +79,43 @@ func (u *users) wait(ctx context.Context, k tier.Key) bool {
 	}
 }
 
-// affirmed are objects of which EXISTS has lately said that they are there, with their sizes: at most maxAffirmed, the
-// oldest of which go first.
+// affirmed are objects of which EXISTS has lately said that they are there, with their sizes: at most maxAffirmed, of
+// which those go first that were affirmed longest ago.
 type affirmed struct {
 	mu    sync.Mutex
-	sizes map[string]int64
-	order []string // a ring
-	next  int
+	at    map[string]*list.Element
+	order list.List // of sized
 }
 
-const maxAffirmed = 1 << 13
+type sized struct {
+	name string
+	size int64
+}
+
+const maxAffirmed = 1 << 14
 
 func (a *affirmed) add(name string, size int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.sizes == nil {
-		a.sizes = map[string]int64{}
-	}
-	_, known := a.sizes[name]
-	a.sizes[name] = size
-	switch {
-	case known:
-		return
-	case len(a.order) < maxAffirmed:
-		a.order = append(a.order, name)
+	if e := a.at[name]; e != nil {
+		e.Value.(*sized).size = size
+		a.order.MoveToBack(e)
 		return
 	}
-	delete(a.sizes, a.order[a.next])
-	a.order[a.next] = name
-	a.next = (a.next + 1) % maxAffirmed
+	if a.at == nil {
+		a.at = map[string]*list.Element{}
+	}
+	a.at[name] = a.order.PushBack(&sized{name, size})
+	if a.order.Len() > maxAffirmed {
+		delete(a.at, a.order.Remove(a.order.Front()).(*sized).name)
+	}
 }
 
 func (a *affirmed) size(name string) (int64, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n, ok := a.sizes[name]
-	return n, ok
+	if e := a.at[name]; e != nil {
+		return e.Value.(*sized).size, true
+	}
+	return 0, false
 }

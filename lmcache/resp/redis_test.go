@@ -17,10 +17,10 @@ var commandsFlag = flag.Int("redis.commands", 5000, "commands that are sent to t
 // TestAnswersAreRedis: random commands get the bytes that a real redis-server answers, but for the texts of errors. One
 // connection to each goes through all of them, and a second one looks on.
 func TestAnswersAreRedis(t *testing.T) {
-	real := redistest.Start(t)
+	redis := redistest.Start(t)
 	b := newBed(t, 0, true, nil)
 	r := rand.New(rand.NewPCG(7, uint64(*commandsFlag)))
-	ours, theirs := []*peer{b.dial(), b.dial()}, []*peer{dial(t, real.Addr()), dial(t, real.Addr())}
+	ours, theirs := []*peer{b.dial(), b.dial()}, []*peer{dial(t, redis.Addr()), dial(t, redis.Addr())}
 	for _, p := range append(ours[:2:2], theirs...) {
 		require.Equal(t, "+PONG\r\n", p.do("PING")) // so that no answer is made for LMCache's native client
 	}

@@ -167,15 +167,15 @@ func TestExistsPins(t *testing.T) {
 	for i := range 8 {
 		require.Equal(t, bulk(value), other.do("GET", fmt.Sprint("k", i)))
 	}
-	require.Empty(t, b.server.pins.at, "GET ends the pin")
+	require.Eventually(t, func() bool { return b.pinned() == 0 }, 2*time.Minute, time.Millisecond, "GET ends the pin")
 	for i := range 8 {
 		require.Equal(t, ":1\r\n", p.do("EXISTS", fmt.Sprint("other", 99-i)))
 	}
 	require.Equal(t, ":1\r\n", p.do("EXISTS", "other80"))
-	require.Len(t, b.server.pins.at, 8)
+	require.Equal(t, 8, b.pinned())
 	b.server.pins.expire(time.Now().Add(time.Second))
-	require.Empty(t, b.server.pins.at)
-	require.Empty(t, b.store.Leases())
+	require.Zero(t, b.pinned())
+	require.Eventually(t, func() bool { return len(b.store.Leases()) == 0 }, 2*time.Minute, time.Millisecond)
 }
 
 // TestPinsGiveWay: what is pinned for some does not keep others from storing, and from asking.
@@ -239,7 +239,8 @@ func TestBrokenSet(t *testing.T) {
 	require.Equal(t, "+OK\r\n", p.do("SET", "k", strings.Repeat("a", 200_000)))
 	whole := encode("SET", "k", strings.Repeat("a", 100_000)+strings.Repeat("b", 100_000))
 	fresh := encode("SET", "fresh", strings.Repeat("a", 100_000))
-	for _, cmd := range [][]byte{whole, fresh} {
+	larger := encode("SET", "k", strings.Repeat("a", 300_000))
+	for _, cmd := range [][]byte{whole, fresh, larger} {
 		for _, n := range []int{len(cmd) - 1, len(cmd) - 2, len(cmd) - 3, 30, 120_000} {
 			q := b.dial()
 			_, err := q.conn.Write(cmd[:min(n, len(cmd)-1)])
@@ -250,6 +251,44 @@ func TestBrokenSet(t *testing.T) {
 	}
 	require.Equal(t, bulk(strings.Repeat("a", 200_000)), p.do("GET", "k"))
 	require.Equal(t, ":0\r\n", p.do("EXISTS", "fresh"))
+}
+
+// TestAnswersAreNotHeldBack: whoever sends a part of a command may wait for the answer to the one before it.
+func TestAnswersAreNotHeldBack(t *testing.T) {
+	p := newBed(t, 0, false, nil).dial()
+	_, err := p.conn.Write(append(encode("PING"), "*2\r\n$4\r\nEC"...))
+	require.NoError(t, err)
+	require.Equal(t, "+PONG\r\n", p.answer())
+	_, err = p.conn.Write([]byte("HO\r\n$1\r\nx\r\n"))
+	require.NoError(t, err)
+	require.Equal(t, bulk("x"), p.answer())
+}
+
+// TestSlowSetOfAnother: who waits for a SET of another client is not taken for one that does not go on.
+func TestSlowSetOfAnother(t *testing.T) {
+	b := newBed(t, 0, false, func(o *Options) { o.Patience = 2 * time.Second })
+	p := b.dial()
+	require.Equal(t, "+PONG\r\n", p.do("PING"))
+	end := b.server.writers.add(tier.Key{Space: space, Name: "k"})
+	require.Equal(t, "-ERR others are storing the object\r\n", p.do("SET", "k", strings.Repeat("x", 300_000)))
+	end()
+	require.Equal(t, "+OK\r\n", p.do("SET", "k", strings.Repeat("x", 300_000)))
+}
+
+// TestAffirmedAgainStays: an object that EXISTS has affirmed lately is known, however long ago it was affirmed first.
+func TestAffirmedAgainStays(t *testing.T) {
+	var a affirmed
+	for i := range maxAffirmed {
+		a.add(fmt.Sprint(i), int64(i))
+	}
+	a.add("0", 7)
+	a.add("new", 8)
+	n, ok := a.size("0")
+	require.True(t, ok)
+	require.EqualValues(t, 7, n)
+	_, ok = a.size("1")
+	require.False(t, ok)
+	require.Len(t, a.at, maxAffirmed)
 }
 
 // TestUnspeakable: what is not the protocol ends a connection with an error; what is only no command does not.

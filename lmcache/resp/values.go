@@ -26,7 +26,10 @@ func otherHalf(name string) (string, bool) {
 func (c *conn) exists(n int64) error {
 	c.asked = true
 	var found int64
-	for range n {
+	for i := range n {
+		if err := c.waitAgain(i); err != nil {
+			return err
+		}
 		c.words.cut(1)
 		kept, err := c.words.read(&c.reader, c.mostOf())
 		if err != nil {
@@ -38,6 +41,14 @@ func (c *conn) exists(n int64) error {
 	}
 	c.int(found)
 	return nil
+}
+
+// waitAgain gives the client time for key i, since looking at those before it may have taken long.
+func (c *conn) waitAgain(i int64) error {
+	if i == 0 {
+		return nil
+	}
+	return c.wait()
 }
 
 // affirm reports whether an object is there, and pins it for a GET that follows.
@@ -149,7 +160,10 @@ var errBusy = errors.New("the object is being read by others; ask again later")
 func (c *conn) del(n int64) error {
 	var deleted int64
 	var why error
-	for range n {
+	for i := range n {
+		if err := c.waitAgain(i); err != nil {
+			return err
+		}
 		c.words.cut(1)
 		kept, err := c.words.read(&c.reader, c.mostOf())
 		if err != nil {
@@ -332,11 +346,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 	if b.left == 0 {
 		return 0, io.EOF
 	}
-	if !b.begun { // who has stored it before may have taken long
-		b.begun = true
-		b.err = b.reader.wait()
-	}
-	if b.err == nil {
+	if b.begin(); b.err == nil {
 		n, b.err = b.reader.in.Read(p[:min(int64(len(p)), b.left, stride)])
 	}
 	before := b.left
@@ -349,8 +359,17 @@ func (b *body) Read(p []byte) (n int, err error) {
 	return n, b.err
 }
 
+// begin gives the client time for the value, since others may have stored theirs for long.
+func (b *body) begin() {
+	if !b.begun {
+		b.begun = true
+		b.err = b.reader.wait()
+	}
+}
+
 // rest reads past what was not read, and the end of the argument. The error is the connection's.
 func (b *body) rest() error {
+	b.begin()
 	if b.err == nil && !b.ended {
 		b.ended = true
 		b.err = b.reader.skip(b.left)

@@ -21,6 +21,10 @@ type RESP struct {
 	// Size, if not 0, is that of every object, in bytes. LMCache's client hangs when a value has another one,
 	// so such values are no objects, and Put refuses such objects.
 	Size int64
+	// Pairs makes objects of the two keys of LMCache's Redis connector, too, each of its own, as a server for clients of
+	// Redis keeps them; what it calls metadata is a child of the bytes. Else these keys are those of the layout LMCache,
+	// and no objects.
+	Pairs bool
 }
 
 func (r RESP) check() error {
@@ -40,7 +44,8 @@ func (r RESP) keys(k tier.Key) (keys, error) {
 func (r RESP) name(head string) (tier.Key, bool) {
 	// Both layouts of LMCache may share a server.
 	k := tier.Key{Space: r.Space, Name: head}
-	return k, k.Validate() == nil && !strings.HasSuffix(head, suffixBytes) && !strings.HasSuffix(head, suffixMetadata)
+	half := strings.HasSuffix(head, suffixBytes) || strings.HasSuffix(head, suffixMetadata)
+	return k, k.Validate() == nil && (r.Pairs || !half)
 }
 
 func (r RESP) match(space string) (begin, end string, ok bool) {
@@ -79,5 +84,9 @@ func (r RESP) parse(k tier.Key, _ []byte, body int64) (entry, error) {
 	case r.Size != 0 && body != r.Size:
 		return entry{}, foreign("the value has %d bytes, and all objects %d", body, r.Size)
 	}
-	return entry{object: tier.Object{Key: k, Size: body}}, nil
+	o := tier.Object{Key: k, Size: body}
+	if stem, ok := strings.CutSuffix(k.Name, suffixMetadata); ok && r.Pairs {
+		o.Parent = stem + suffixBytes
+	}
+	return entry{object: o}, nil
 }

@@ -37,7 +37,8 @@ type daemonRole struct {
 	Disk    bool
 	Grace   time.Duration
 	LMCache bool          // serves LMCache's protocol, or
-	LM      bool          // lm://, else ours
+	LM      bool          // lm://, or
+	RESP    bool          // Redis's protocol, else ours
 	Limits  daemon.Limits // of ours
 }
 
@@ -104,15 +105,18 @@ func (r *daemonRole) serve() (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }()
 	say("store")
 	var server served
-	if r.LMCache || r.LM {
+	if r.LMCache || r.LM || r.RESP {
 		all, err2 := r.registry(store, level)
 		if err2 != nil {
 			return err2
 		}
 		defer func() { err = errors.Join(err, all.Check()); all.Close() }()
-		if r.LM {
+		switch {
+		case r.LM:
 			server, err = r.newLM(all, store)
-		} else {
+		case r.RESP:
+			server, err = r.newRESP(all, store)
+		default:
 			server, err = r.newLMCache(all, store, level)
 		}
 	} else {

@@ -32,6 +32,9 @@ type role struct {
 
 	LMClient *lmClientRole
 	LMLiar   *lmLiarRole
+
+	RESPClient *respClientRole
+	RESPLiar   *respLiarRole
 }
 
 func TestMain(m *testing.M) {
@@ -64,6 +67,10 @@ func TestMain(m *testing.M) {
 		r.LMClient.run()
 	case r.LMLiar != nil:
 		r.LMLiar.run()
+	case r.RESPClient != nil:
+		r.RESPClient.run()
+	case r.RESPLiar != nil:
+		r.RESPLiar.run()
 	}
 }
 

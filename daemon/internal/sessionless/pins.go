@@ -19,7 +19,6 @@ func (p *Protocol) Pins() (*Pins, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.counts.open.Add(1)
 	return &Pins{c}, nil
 }
 
@@ -30,4 +29,4 @@ func (p *Pins) Pin(keys []tier.Key) []tier.Placed { return (*holder)(p.conn).Pin
 func (p *Pins) Unpin(keys []tier.Key) { (*holder)(p.conn).Unpin(keys) }
 
 // Close ends the session.
-func (p *Pins) Close() { p.conn.Close() }
+func (p *Pins) Close() { p.conn.leave() }

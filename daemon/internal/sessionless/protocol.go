@@ -123,6 +123,12 @@ func (p *Protocol) join(client *registry.Client, end func()) (*Conn, error) {
 
 // Close ends an Enter, with all that the connection pins and reserves. The connection stays open.
 func (c *Conn) Close() {
+	c.leave()
+	c.protocol.counts.open.Add(-1)
+}
+
+// leave ends the session.
+func (c *Conn) leave() {
 	for rest := []string{lease}; len(rest) > 0; {
 		var err error
 		if rest, err = c.session.Release(rest); err != nil {
@@ -131,7 +137,6 @@ func (c *Conn) Close() {
 	}
 	c.session.Leave()
 	c.client.Leave()
-	c.protocol.counts.open.Add(-1)
 }
 
 // Get is Values.Get, and counts.
