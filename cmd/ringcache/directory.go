@@ -111,6 +111,7 @@ func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(directoryMetrics(faces, web, workers), promhttp.HandlerOpts{}))
+	mux.Handle("POST /events/longest", kvevents.Handler(faces["events"]))
 	mux.Handle("/", web.Handler())
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
