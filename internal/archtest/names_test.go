@@ -37,9 +37,9 @@ const (
 	// lmcache/lookup is its scheduler's wire, and lmcache/config its options and what they mean here. lmcache/lm is a
 	// protocol with a name for each of its commands, codes and forms, lmcache/resp a server for clients of Redis.
 	// kv/directory knows who holds which chunks, and lmcache/controller, lmcache/coordinator and lmcache/kvevents are the
-	// wires by which engines report it.
-	topLevelLimit    = 664
-	withMethodsLimit = 1229
+	// wires by which engines report it; kvevents.Handler is for routers without Go.
+	topLevelLimit    = 665
+	withMethodsLimit = 1231
 )
 
 // names counts the exported names of a package.

@@ -138,6 +138,9 @@ func TestLies(t *testing.T) {
 	const letters = " 0123456789-\"{}[],:abcdefnrtu\\\x00\xff"
 	for n := range *lies {
 		e := all[rng.IntN(len(all))]
+		for e.Method == http.MethodGet && rng.IntN(100) > 0 { // it lists thousands of instances, and has nothing to lie with
+			e = all[rng.IntN(len(all))]
+		}
 		body := bytes.Clone(e.Body)
 		switch rng.IntN(4) {
 		case 0:
