@@ -68,9 +68,9 @@ class Directory:
             return r.read()
 
     def metric(self, name):
-        for line in self.get("/metrics").decode().splitlines():
-            if line.startswith(f"ringcache_directory_{name} "):
-                return float(line.split()[1])
+        """A metric; of one that has a label for the face, the sum."""
+        lines = [x for x in self.get("/metrics").decode().splitlines() if x.startswith((f"ringcache_directory_{name} ", f"ringcache_directory_{name}{{"))]
+        return sum(float(x.split()[-1]) for x in lines)
 
     def kill(self):
         self.process.kill()

@@ -29,14 +29,15 @@ type directoryCommand struct {
 	Heartbeat string   `placeholder:"HOST:PORT" help:"LMCache's controller: where heartbeats are answered. Workers are told of it."`
 	Events    []string `sep:"none" placeholder:"SOURCE" help:"KV events of a vLLM engine: ENDPOINT,instance=NAME,model=NAME, and ,replay=ENDPOINT if it has one. May be repeated."`
 
-	ChunkSize   int           `default:"256" help:"Tokens of a chunk, as LMCache has it. Default ${default}."`
-	Hash        kv.Algorithm  `default:"builtin" help:"How workers of the in-process engine hash chunks: builtin, sha256_cbor or xxhash_cbor. Default ${default}."`
-	Seed        string        `default:"0" help:"PYTHONHASHSEED of these workers. Default ${default}."`
-	Timeout     time.Duration `default:"2m" help:"How long after its last heartbeat a worker of the controller is dropped. Default ${default}."`
-	MaxEntries  int           `default:"67108864" help:"The most entries of a chunk and a place; each takes about 40 bytes. Default ${default}."`
-	MaxObjects  int           `default:"1048576" help:"The most objects of LMCache's servers of which sizes and tokens are kept. Default ${default}."`
-	MaxWorkers  int           `default:"16384" help:"The most workers. Default ${default}."`
-	ErrorsToLog bool          `name:"log" negatable:"" default:"true" help:"Log to standard error."`
+	ChunkSize      int           `default:"256" help:"Tokens of a chunk, as LMCache has it. Default ${default}."`
+	Hash           kv.Algorithm  `default:"builtin" help:"How workers of the in-process engine hash chunks: builtin, sha256_cbor or xxhash_cbor. Default ${default}."`
+	Seed           string        `default:"0" help:"PYTHONHASHSEED of these workers. Default ${default}."`
+	Timeout        time.Duration `default:"2m" help:"How long after its last heartbeat a worker of the controller is dropped. Default ${default}."`
+	MaxEntries     int           `default:"67108864" help:"The most entries of a chunk and a place, for each of controller, coordinator and events; each takes about 40 bytes. Default ${default}."`
+	MaxObjects     int           `default:"1048576" help:"The most objects of LMCache's servers of which sizes and tokens are kept. Default ${default}."`
+	MaxWorkers     int           `default:"16384" help:"The most workers. Default ${default}."`
+	MaxConnections int           `default:"4096" help:"The most connections of HTTP; for one more, one that waits for no answer is closed. Default ${default}."`
+	ErrorsToLog    bool          `name:"log" negatable:"" default:"true" help:"Log to standard error."`
 }
 
 // Help is the end of ringcache directory --help.
@@ -65,28 +66,57 @@ func (c directoryCommand) Run() error {
 // run serves until ctx ends. ready, if not nil, gets the addresses by name.
 func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(map[string]string)) (err error) {
 	sources := make([]kvevents.Source, len(c.Events))
+	names := map[string]bool{}
 	for i, text := range c.Events {
 		if sources[i], err = eventSource(text); err != nil {
 			return err
 		}
+		if names[sources[i].Instance] {
+			return fmt.Errorf("--events %s: another source has this instance", text)
+		}
+		names[sources[i].Instance] = true
 		sources[i].Logger = log
 	}
-	d := directory.New(directory.Options{MaxWorkers: c.MaxWorkers, MaxEntries: c.MaxEntries, Timeout: c.Timeout})
-	web, err := coordinator.New(coordinator.Options{Directory: d, ChunkTokens: c.ChunkSize, MaxObjects: c.MaxObjects})
+	faces := map[string]*directory.Directory{}
+	for _, face := range []string{"controller", "coordinator", "events"} {
+		faces[face] = directory.New(directory.Options{MaxWorkers: c.MaxWorkers, MaxEntries: c.MaxEntries, Timeout: c.Timeout})
+	}
+	// Workers are told of the socket for heartbeats, so it is there before any of them is answered.
+	listeners := map[string]net.Listener{}
+	defer func() {
+		for _, l := range listeners {
+			_ = l.Close() // again, but after an error
+		}
+	}()
+	addrs := map[string]string{}
+	for name, addr := range map[string]string{"heartbeat": c.Heartbeat, "pull": c.Pull, "reply": c.Reply, "http": c.HTTP} {
+		if addr == "" {
+			continue
+		}
+		if listeners[name], err = (&net.ListenConfig{}).Listen(ctx, "tcp", addr); err != nil {
+			delete(listeners, name)
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		addrs[name] = listeners[name].Addr().String()
+		log.Info("listening", "what", name, "address", addrs[name])
+	}
+	web, err := coordinator.New(coordinator.Options{Directory: faces["coordinator"], ChunkTokens: c.ChunkSize, MaxObjects: c.MaxObjects})
 	if err != nil {
 		return err
 	}
 	scheme := kv.Scheme{Algorithm: c.Hash, ChunkTokens: c.ChunkSize, Seed: c.Seed, Legacy: true, KeepTail: true}
-	workers, err := controller.New(controller.Options{Directory: d, Scheme: scheme, Logger: log})
+	workers, err := controller.New(controller.Options{Directory: faces["controller"], Scheme: scheme, Heartbeat: addrs["heartbeat"], Logger: log})
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(directoryMetrics(d, web, workers), promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(directoryMetrics(faces, web, workers), promhttp.HandlerOpts{}))
+	mux.Handle("POST /events/longest", kvevents.Handler(faces["events"]))
 	mux.Handle("/", web.Handler())
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ConnState: newConnections(c.MaxConnections).state,
 	}
 
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -99,28 +129,14 @@ func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(
 			}
 		})
 	}
-	addrs := map[string]string{}
-	for _, at := range []struct {
-		name, addr string
-		serve      func(net.Listener) error
-	}{
-		{"heartbeat", c.Heartbeat, workers.ServeHeartbeat}, {"pull", c.Pull, workers.ServePull},
-		{"reply", c.Reply, workers.ServeReply}, {"http", c.HTTP, server.Serve},
-	} {
-		if at.addr == "" {
-			continue
-		}
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at.addr)
-		if err != nil {
-			cancel(fmt.Errorf("%s: %w", at.name, err))
-			break
-		}
-		addrs[at.name] = l.Addr().String()
-		log.Info("listening", "what", at.name, "address", addrs[at.name])
-		begin(at.name, func() error { return at.serve(l) })
+	for name, l := range listeners {
+		serve := map[string]func(net.Listener) error{
+			"heartbeat": workers.ServeHeartbeat, "pull": workers.ServePull, "reply": workers.ServeReply, "http": server.Serve,
+		}[name]
+		begin(name, func() error { return serve(l) })
 	}
 	for _, s := range sources {
-		begin("events", func() error { return kvevents.Follow(ctx, d, s) })
+		begin("events", func() error { return kvevents.Follow(ctx, faces["events"], s) })
 	}
 	if ready != nil && ctx.Err() == nil {
 		ready(addrs)
@@ -131,7 +147,11 @@ func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(
 		select {
 		case <-ctx.Done():
 		case <-ticks.C:
-			if n := d.Expire() + web.Expire(); n > 0 {
+			n := web.Expire()
+			for _, d := range faces {
+				n += d.Expire()
+			}
+			if n > 0 {
 				log.Info("workers without a heartbeat were dropped", "workers", n)
 			}
 		}
@@ -168,24 +188,80 @@ func eventSource(text string) (kvevents.Source, error) {
 	return s, nil
 }
 
+// connections bounds those of HTTP. For one that is too many an idle one goes.
+type connections struct {
+	most int
+	mu   sync.Mutex
+	all  map[net.Conn]bool // whether it is idle
+}
+
+func newConnections(most int) *connections { return &connections{most: most, all: map[net.Conn]bool{}} }
+
+func (l *connections) state(c net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch state {
+	case http.StateClosed, http.StateHijacked:
+		delete(l.all, c)
+		return
+	case http.StateNew:
+		if len(l.all) >= l.most {
+			worst := c
+			for other, idle := range l.all { // in any order
+				if idle {
+					worst = other
+					break
+				}
+			}
+			_ = worst.Close() // its server notices
+			if delete(l.all, worst); worst == c {
+				return
+			}
+		}
+	default:
+		if _, known := l.all[c]; !known {
+			return // it was closed here
+		}
+	}
+	l.all[c] = state == http.StateIdle
+}
+
 // directoryMetrics are what /metrics has.
-func directoryMetrics(d *directory.Directory, web *coordinator.Server, workers *controller.Server) *prometheus.Registry {
+func directoryMetrics(faces map[string]*directory.Directory, web *coordinator.Server, workers *controller.Server) *prometheus.Registry {
 	g := prometheus.NewRegistry()
+	add := func(name, help string, counter bool, labels prometheus.Labels, value func() float64) {
+		name = "ringcache_directory_" + name
+		if counter {
+			g.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value))
+		} else {
+			g.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
+		}
+	}
+	for _, m := range []struct {
+		name, help string
+		counter    bool
+		value      func(directory.Counts) float64
+	}{
+		{"instances", "Instances that have workers.", false, func(c directory.Counts) float64 { return float64(c.Instances) }},
+		{"workers", "Workers that are registered.", false, func(c directory.Counts) float64 { return float64(c.Workers) }},
+		{"chunks", "Chunks that somebody holds.", false, func(c directory.Counts) float64 { return float64(c.Chunks) }},
+		{"entries", "Entries of a chunk and a place.", false, func(c directory.Counts) float64 { return float64(c.Entries) }},
+		{"admitted_total", "Reports of a chunk that came.", true, func(c directory.Counts) float64 { return float64(c.Admitted) }},
+		{"evicted_total", "Reports of a chunk that went.", true, func(c directory.Counts) float64 { return float64(c.Evicted) }},
+		{"gaps_total", "Places where reports were lost.", true, func(c directory.Counts) float64 { return float64(c.Gaps) }},
+		{"refused_total", "Reports for which there was no room.", true, func(c directory.Counts) float64 { return float64(c.Refused) }},
+		{"expired_total", "Workers that were dropped without a heartbeat.", true, func(c directory.Counts) float64 { return float64(c.Expired) }},
+		{"synced_total", "Full synchronisations.", true, func(c directory.Counts) float64 { return float64(c.Synced) }},
+	} {
+		for face, d := range faces {
+			add(m.name, m.help, m.counter, prometheus.Labels{"face": face}, func() float64 { return m.value(d.Counts()) })
+		}
+	}
 	for _, m := range []struct {
 		name, help string
 		counter    bool
 		value      func() float64
 	}{
-		{"instances", "Instances that have workers.", false, func() float64 { return float64(d.Counts().Instances) }},
-		{"workers", "Workers that are registered.", false, func() float64 { return float64(d.Counts().Workers) }},
-		{"chunks", "Chunks that somebody holds.", false, func() float64 { return float64(d.Counts().Chunks) }},
-		{"entries", "Entries of a chunk and a place.", false, func() float64 { return float64(d.Counts().Entries) }},
-		{"admitted_total", "Reports of a chunk that came.", true, func() float64 { return float64(d.Counts().Admitted) }},
-		{"evicted_total", "Reports of a chunk that went.", true, func() float64 { return float64(d.Counts().Evicted) }},
-		{"gaps_total", "Places where reports were lost.", true, func() float64 { return float64(d.Counts().Gaps) }},
-		{"refused_total", "Reports for which there was no room.", true, func() float64 { return float64(d.Counts().Refused) }},
-		{"expired_total", "Workers that were dropped without a heartbeat.", true, func() float64 { return float64(d.Counts().Expired) }},
-		{"synced_total", "Full synchronisations.", true, func() float64 { return float64(d.Counts().Synced) }},
 		{"controller_connections", "Connections of the controller's sockets.", false, func() float64 { return float64(workers.Counts().Connections) }},
 		{"controller_messages_total", "Messages to the controller.", true, func() float64 { return float64(workers.Counts().Messages) }},
 		{"controller_refused_total", "Messages and connections that the controller refused.", true, func() float64 { return float64(workers.Counts().Refused) }},
@@ -196,12 +272,7 @@ func directoryMetrics(d *directory.Directory, web *coordinator.Server, workers *
 		{"coordinator_full_total", "Objects for which there was no room.", true, func() float64 { return float64(web.Counts().Full) }},
 		{"coordinator_streams_with_gap", "Instances that have lost events since they began.", false, func() float64 { return float64(web.Counts().StreamsWithGap) }},
 	} {
-		name := "ringcache_directory_" + m.name
-		if m.counter {
-			g.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: m.help}, m.value))
-		} else {
-			g.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: m.help}, m.value))
-		}
+		add(m.name, m.help, m.counter, nil, m.value)
 	}
 	return g
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -34,7 +35,7 @@ func TestDirectory(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan map[string]string, 1), make(chan error, 1)
 	free := "127.0.0.1:0"
-	c := directoryOf(t, "--http", free, "--pull", free, "--reply", free, "--heartbeat", free, "--events", "tcp://127.0.0.1:1,instance=a,model=m")
+	c := directoryOf(t, "--http", free, "--max-connections", "8", "--pull", free, "--reply", free, "--heartbeat", free, "--events", "tcp://127.0.0.1:1,instance=a,model=m")
 	go func() {
 		done <- c.run(ctx, slog.New(slog.DiscardHandler), func(addrs map[string]string) { ready <- addrs })
 	}()
@@ -55,7 +56,7 @@ func TestDirectory(t *testing.T) {
 	}
 	require.JSONEq(t, `{"status": "healthy"}`, get("/healthz"))
 	shown := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^ringcache_directory_(\w+) `).FindAllStringSubmatch(get("/metrics"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ringcache_directory_(\w+)[ {]`).FindAllStringSubmatch(get("/metrics"), -1) {
 		shown[m[1]] = true
 		require.Contains(t, string(page), "`"+m[1]+"`")
 	}
@@ -71,8 +72,20 @@ func TestDirectory(t *testing.T) {
 	require.JSONEq(t, `{"chunks": 0, "instances": []}`, string(b))
 	http.DefaultClient.CloseIdleConnections()
 
+	for range 20 { // idle connections keep nobody from being served
+		c, err := net.Dial("tcp", addrs["http"])
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Write([]byte("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"))
+		require.NoError(t, err)
+		_, err = c.Read(make([]byte, 1))
+		require.NoError(t, err)
+	}
+
 	second := directoryOf(t, "--http", addrs["http"])
 	require.ErrorContains(t, second.run(t.Context(), slog.New(slog.DiscardHandler), nil), "http: ")
+	twice := directoryOf(t, "--events", "tcp://h:1,instance=a,model=m", "--events", "tcp://h:2,instance=a,model=m")
+	require.ErrorContains(t, twice.run(t.Context(), slog.New(slog.DiscardHandler), nil), "another source")
 	for _, wrong := range []string{"x", "tcp://h:1", "tcp://h:1,instance=a,other=b"} {
 		require.ErrorContains(t, directoryOf(t, "--events", wrong).run(t.Context(), slog.New(slog.DiscardHandler), nil), "--events "+wrong)
 	}

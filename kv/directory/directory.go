@@ -26,13 +26,14 @@ type Options struct {
 
 // Bounds of what one worker may take.
 const (
-	maxName      = 256 // bytes of an instance, a location, an address
-	maxLocations = 16  // of a worker
-	maxBatches   = 1 << 16
-	maxMissing   = 4096    // batches that one answer names
-	maxEvicted   = 1 << 16 // chunks that left during one full synchronisation
-	maxChain     = 1 << 17 // chunks of a look-up
-	piece        = 256     // reports that are applied before others have a turn
+	maxName       = 256 // bytes of an instance, a location, an address
+	maxLocations  = 16  // of a worker
+	maxBatches    = 1 << 16
+	maxMissing    = 4096    // batches that one answer names
+	maxEvicted    = 1 << 16 // chunks that left during one full synchronisation
+	maxAllEvicted = 1 << 20 // the same of all that are under way
+	maxChain      = 1 << 17 // chunks of a look-up
+	piece         = 256     // reports that are applied before others have a turn
 )
 
 // Directory knows which chunks are at which location of which worker.
@@ -49,6 +50,7 @@ type Directory struct {
 	next      int
 	table     table
 	counts    Counts
+	evicted   int // chunks that full synchronisations remember
 }
 
 // instance is an engine, with its workers by their numbers.
@@ -63,6 +65,7 @@ type worker struct {
 	instance  *instance
 	locations []*location
 	fresh     bool   // it has told everything since it began
+	away      bool   // see Away
 	wants     string // why a full synchronisation is wanted; empty if none is
 	sync      *fullSync
 }
@@ -138,6 +141,9 @@ func (d *Directory) register(w Worker, fresh bool, wants string) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !fresh && d.worker(w.ID) != nil {
+		return nil // it has registered since the heartbeat was looked at
+	}
 	d.drop(w.ID)
 	if d.workers >= d.o.MaxWorkers {
 		return fmt.Errorf("%w: %d workers are registered", ErrFull, d.workers)
@@ -181,6 +187,7 @@ func (d *Directory) drop(id ID) bool {
 	if w == nil {
 		return false
 	}
+	d.setSync(w, nil)
 	for _, l := range w.locations {
 		d.end(l)
 	}
@@ -333,13 +340,13 @@ func (d *Directory) apply(id ID, name string, reports []Report) error {
 		syncing := w.sync != nil && !w.sync.complete && w.sync.location == name
 		if r.Evicted {
 			d.remove(l, r.Key)
-			if syncing && !w.sync.evict(r.Key) {
+			if syncing && !d.remember(w.sync, r.Key) {
 				d.fail(w)
 			}
 			continue
 		}
 		if syncing {
-			delete(w.sync.evicted, r.Key)
+			w.sync.admit(r.Key)
 		}
 		if err := d.add(l, r.Key); err != nil {
 			return err
@@ -368,24 +375,34 @@ func (d *Directory) lost(l *location) {
 	l.worker.wants = "reports_lost"
 }
 
-// Lost tells that reports about the locations of a worker that match were lost, for sources that notice it themselves.
-func (d *Directory) Lost(id ID, match func(location string) bool) {
-	d.each(id, match, func(l *location) {
+// Lost tells that reports of a worker were lost, for sources that notice it themselves: all its locations are stale, and
+// those of which nothing has come yet.
+func (d *Directory) Lost(id ID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.worker(id)
+	if w == nil {
+		return
+	}
+	if w.fresh && len(w.locations) == 0 {
 		d.counts.Gaps++
+	}
+	w.fresh = false
+	for _, l := range w.locations {
+		if !l.gap {
+			d.counts.Gaps++
+		}
 		d.lost(l)
-	})
+	}
 }
 
-// each calls a function for the locations of a worker that match.
-func (d *Directory) each(id ID, match func(location string) bool, do func(*location)) {
+// Away tells whether a worker has gone with what it holds, for sources that know of it, as of a disk that comes back with
+// its host. Find does not name an instance of which a worker is away; reports about it are taken.
+func (d *Directory) Away(id ID, away bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if w := d.worker(id); w != nil {
-		for _, l := range w.locations {
-			if match(l.name) {
-				do(l)
-			}
-		}
+		w.away = away
 	}
 }
 
@@ -413,12 +430,27 @@ func (d *Directory) remove(l *location, k Key) {
 	d.counts.Evicted++
 }
 
-// Clear empties the locations of a worker that match. What is known of them is all that there is, then.
-func (d *Directory) Clear(id ID, match func(location string) bool) {
-	d.each(id, match, func(l *location) {
-		d.clear(l)
-		l.gap = false
-	})
+// Clear empties the locations of a worker that match. What is known of them is all that there is, then. It returns how
+// many chunks other locations of the worker have.
+func (d *Directory) Clear(id ID, match func(location string) bool) (rest int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.worker(id)
+	if w == nil {
+		return 0
+	}
+	all := true
+	for _, l := range w.locations {
+		if match(l.name) {
+			d.clear(l)
+			l.gap = false
+		} else {
+			all = false
+			rest += l.chunks
+		}
+	}
+	w.fresh = w.fresh || all
+	return rest
 }
 
 // Worker returns what is known of a worker.

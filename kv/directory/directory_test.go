@@ -43,9 +43,9 @@ func TestEveryWorker(t *testing.T) {
 	}, d.Find(keys(1, 2, 3), Query{}))
 	require.Empty(t, d.Find(keys(2, 1), Query{Exclude: "a"}))
 	require.Empty(t, d.Find(nil, Query{}))
-	d.Lost(ID{"a", 1}, func(at string) bool { return at == "disk" })
+	d.Lost(ID{"a", 1})
 	require.True(t, d.Find(keys(1, 2), Query{Exclude: "b"})[0].Stale)
-	require.False(t, d.Find(keys(1), Query{Exclude: "b"})[0].Stale)
+	require.False(t, d.Find(keys(1), Query{Exclude: "a"})[0].Stale)
 	d.Clear(ID{"a", 1}, func(string) bool { return true })
 	require.Empty(t, d.Find(keys(1), Query{Exclude: "b"}))
 	validate(t, d)
@@ -204,5 +204,67 @@ func TestParallel(t *testing.T) {
 	d.Expire()
 	require.Len(t, d.Find(keys(1, 2, 3), Query{}), 4)
 	require.Equal(t, 12, d.Counts().Entries)
+	validate(t, d)
+}
+
+// TestLostBeforeTheFirstReport: a source that comes late has lost reports, though nothing is known of any location yet;
+// once all is cleared, it is known from then on.
+func TestLostBeforeTheFirstReport(t *testing.T) {
+	d := New(Options{})
+	id := ID{"a", 0}
+	d.Lost(id) // of nobody
+	require.NoError(t, d.Register(Worker{ID: id, Lasting: true}))
+	d.Lost(id)
+	require.NoError(t, d.Apply(id, "GPU", admitted(1)))
+	require.True(t, d.Find(keys(1), Query{})[0].Stale)
+	require.NoError(t, d.Apply(id, "CPU", admitted(2)))
+	require.True(t, d.Find(keys(2), Query{})[0].Stale, "a location that is new since")
+	require.Equal(t, 1, d.Clear(id, func(at string) bool { return at == "GPU" }))
+	require.NoError(t, d.Apply(id, "disk", admitted(3)))
+	require.True(t, d.Find(keys(3), Query{})[0].Stale, "the CPU is not known yet")
+	require.Zero(t, d.Clear(id, func(string) bool { return true }))
+	require.NoError(t, d.Apply(id, "other", admitted(1)))
+	require.False(t, d.Find(keys(1), Query{})[0].Stale)
+	validate(t, d)
+}
+
+// TestAway: an instance of which a worker is away is not found, and what it holds is when the worker is back.
+func TestAway(t *testing.T) {
+	d := New(Options{})
+	for _, id := range []ID{{"a", 0}, {"a", 1}} {
+		require.NoError(t, d.Register(Worker{ID: id}))
+		require.NoError(t, d.Apply(id, "disk", admitted(1)))
+	}
+	d.Away(ID{"a", 1}, true)
+	d.Away(ID{"b", 0}, true)
+	require.Empty(t, d.Find(keys(1), Query{}))
+	d.Away(ID{"a", 1}, false)
+	require.Len(t, d.Find(keys(1), Query{}), 1)
+	validate(t, d)
+}
+
+// TestEvictionsOfManySyncs: what all full synchronisations remember has one bound, and comes back when they end.
+func TestEvictionsOfManySyncs(t *testing.T) {
+	d := New(Options{})
+	var reports []Report
+	for n := range uint64(maxEvicted) {
+		reports = append(reports, Report{Evicted: true, Key: NumberKey(n), Number: -1})
+	}
+	const workers = maxAllEvicted/maxEvicted + 3
+	for n := range int64(workers) {
+		require.NoError(t, d.Register(Worker{ID: ID{"a", n}}))
+		require.NoError(t, d.StartSync(ID{"a", n}, "cpu", "s", 1))
+		require.NoError(t, d.Apply(ID{"a", n}, "cpu", reports))
+		require.NoError(t, d.Apply(ID{"a", n}, "cpu", admitted(1)))
+	}
+	validate(t, d)
+	require.Equal(t, maxAllEvicted, d.evicted)
+	reason, err := d.Heartbeat(Worker{ID: ID{"a", workers - 1}})
+	require.NoError(t, err)
+	require.Equal(t, retry, reason, "the last ones failed, and are wanted again")
+	for n := range int64(workers) {
+		d.Deregister(ID{"a", n})
+	}
+	require.Zero(t, d.evicted)
 	validate(t, d)
 }

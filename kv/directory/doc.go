@@ -5,14 +5,16 @@
 // # Who and what
 //
 // [Directory.Register] adds a worker that begins, [Directory.Deregister] drops it, [Directory.Heartbeat] says that it
-// lives, and [Directory.Expire] drops those that do not. A chunk has a [Key]: the number that LMCache's workers report
+// lives, and [Directory.Expire] drops those that do not. [Directory.Away] is for who knows that
+// a worker has gone with what it holds. A chunk has a [Key]: the number that LMCache's workers report
 // ([NumberKey]), or what [KeyOf] makes of a hash of any length and a space, such as a model and a salt.
 //
 // # Reports
 //
 // [Directory.Apply] takes reports in their order. They are numbered by location, and a number that is not the next one
 // is a gap: the location is stale, [Prefix].Stale says so, and the answer to the next heartbeat wants a full
-// synchronisation. So does a worker that the directory does not know, since it began after the worker. A full
+// synchronisation. So does a worker that the directory does not know, since it began after the worker. Sources that count
+// by themselves say so: [Directory.Lost]. A full
 // synchronisation is [Directory.StartSync], any number of [Directory.SyncBatch], and [Directory.EndSync];
 // [Directory.SyncStatus] names batches that were lost. Reports go on meanwhile.
 //

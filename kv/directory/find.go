@@ -117,7 +117,7 @@ func (d *Directory) distinct(holders []uint32, exclude string) int {
 // holds reports whether every worker of an instance is among the holders of a chunk.
 func (i *instance) holds(holders []uint32) bool {
 	for _, w := range i.workers {
-		if !slices.ContainsFunc(w.locations, func(l *location) bool { return has(holders, l.holder) }) {
+		if w.away || !slices.ContainsFunc(w.locations, func(l *location) bool { return has(holders, l.holder) }) {
 			return false
 		}
 	}

@@ -390,13 +390,16 @@ func validate(t failer, d *Directory) {
 		require.Len(t, p.lists, len(used)+len(p.free))
 	}
 	require.Equal(t, pairs, d.table.pairs)
-	entries, workers := 0, 0
+	entries, workers, evicted := 0, 0, 0
 	for name, i := range d.instances {
 		require.Equal(t, name, i.name)
 		require.NotEmpty(t, i.workers)
 		workers += len(i.workers)
 		for _, w := range i.workers {
 			require.Same(t, i, w.instance)
+			if w.sync != nil {
+				evicted += len(w.sync.evicted)
+			}
 			for _, l := range w.locations {
 				require.Same(t, l, d.locations[l.holder])
 				require.Same(t, w, l.worker)
@@ -407,6 +410,7 @@ func validate(t failer, d *Directory) {
 	}
 	require.Equal(t, workers, d.workers)
 	require.Equal(t, entries, d.counts.Entries)
+	require.Equal(t, evicted, d.evicted)
 	for _, h := range d.free {
 		require.Nil(t, d.locations[h])
 		require.NotContains(t, d.ended, h)

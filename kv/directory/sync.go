@@ -11,23 +11,41 @@ type fullSync struct {
 	id       string
 	location string
 	batches  int
-	received []uint64 // a bit for each batch
-	missing  int      // batches
-	evicted  map[Key]struct{}
-	last     time.Time // when something came
+	received []uint64     // a bit for each batch
+	missing  int          // batches
+	evicted  map[Key]bool // false was admitted again; its room stays in the map, so it counts
+	last     time.Time    // when something came
 	complete bool
 }
 
-// evict reports whether there was room.
-func (s *fullSync) evict(k Key) bool {
-	if len(s.evicted) >= maxEvicted {
-		return false
+// remember keeps that a chunk was evicted during a synchronisation. It reports whether there was room.
+func (d *Directory) remember(s *fullSync, k Key) bool {
+	if _, has := s.evicted[k]; !has {
+		if len(s.evicted) >= maxEvicted || d.evicted >= maxAllEvicted {
+			return false
+		}
+		d.evicted++
 	}
 	if s.evicted == nil {
-		s.evicted = map[Key]struct{}{}
+		s.evicted = map[Key]bool{}
 	}
-	s.evicted[k] = struct{}{}
+	s.evicted[k] = true
 	return true
+}
+
+// admit tells that a chunk was admitted during a synchronisation.
+func (s *fullSync) admit(k Key) {
+	if s.evicted[k] {
+		s.evicted[k] = false
+	}
+}
+
+// setSync makes s the synchronisation of a worker, and forgets what another one has remembered.
+func (d *Directory) setSync(w *worker, s *fullSync) {
+	if w.sync != nil {
+		d.evicted -= len(w.sync.evicted)
+	}
+	w.sync = s
 }
 
 func (s *fullSync) has(batch int) bool { return s.received[batch/64]&(1<<(batch%64)) != 0 }
@@ -55,7 +73,9 @@ func (d *Directory) StartSync(id ID, location, sync string, batches int) error {
 	d.clear(l)
 	l.gap = false
 	w.wants = ""
-	w.sync = &fullSync{id: sync, location: location, batches: batches, missing: batches, received: make([]uint64, (batches+63)/64), last: d.o.Now()}
+	d.setSync(w, &fullSync{
+		id: sync, location: location, batches: batches, missing: batches, received: make([]uint64, (batches+63)/64), last: d.o.Now(),
+	})
 	return nil
 }
 
@@ -99,7 +119,7 @@ func (d *Directory) syncBatch(id ID, location, sync string, batch int, keys []Ke
 		return err
 	}
 	for _, k := range keys {
-		if _, evicted := s.evicted[k]; evicted {
+		if s.evicted[k] {
 			continue
 		}
 		if err := d.add(l, k); err != nil {
@@ -125,6 +145,7 @@ func (d *Directory) EndSync(id ID, sync string) error {
 	}
 	w.sync.last = d.o.Now()
 	if w.sync.missing == 0 {
+		d.evicted -= len(w.sync.evicted)
 		w.sync.complete, w.sync.evicted, w.sync.received = true, nil, nil
 		d.counts.Synced++
 	}
@@ -183,5 +204,6 @@ func (d *Directory) fail(w *worker) {
 	if l, _ := d.location(w, w.sync.location, false); l != nil {
 		l.gap = true
 	}
-	w.sync, w.wants = nil, retry
+	d.setSync(w, nil)
+	w.wants = retry
 }

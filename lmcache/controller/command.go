@@ -14,8 +14,12 @@ import (
 	"github.com/ringcache/ringcache/kv/directory"
 )
 
-// atOnce is how many workers are given a command at a time.
-const atOnce = 16
+// Bounds of connections to workers: of one command, and of all.
+const (
+	atOnce    = 16 // workers
+	maxAtOnce = 16 // commands; others wait
+	inAll     = 4  // how many times Options.Timeout one may take, with as many workers as it has
+)
 
 // LMCache's numbers for a worker that does not say how it is.
 const (
@@ -32,6 +36,14 @@ func (s *Server) command(ctx context.Context, m *message) ([]byte, error) {
 	workers := s.o.Directory.Workers(m.InstanceID)
 	if len(workers) == 0 {
 		return nil, fmt.Errorf("%w: no workers of instance %.40q", directory.ErrUnknown, m.InstanceID)
+	}
+	ctx, cancel := context.WithTimeout(ctx, inAll*s.o.Timeout)
+	defer cancel()
+	select {
+	case s.commands <- struct{}{}:
+		defer func() { <-s.commands }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("controller: %d commands are under way: %w", maxAtOnce, ctx.Err())
 	}
 	answers := make([]*message, len(workers))
 	errs := make([]error, len(workers))

@@ -22,6 +22,6 @@
 // # Lifetimes and concurrency
 //
 // A Serve method returns when [Server.Close] is called, which ends connections and waits for them. Who makes the directory
-// calls its Expire. Messages, connections and the memory of messages that are being received are bounded. A refusal
+// calls its Expire. Messages, connections, commands and the memory of messages and large answers are bounded. A refusal
 // wraps fs.ErrInvalid, is counted ([Server.Counts]), and the log gets one line a minute.
 package controller

@@ -3,10 +3,13 @@ package controller
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/tinylib/msgp/msgp"
 
@@ -101,6 +104,9 @@ func parse(b []byte) (*message, error) {
 	} else if err = msgpackguard.Check(b, msgpackguard.Limits{Depth: 8}); err == nil {
 		err = m.parseMsgpack(b)
 	}
+	if err == nil && !m.isText() {
+		err = errors.New("a text is no UTF-8, and every answer that had it could not be read")
+	}
 	if err != nil {
 		return nil, invalid("message: %v", err)
 	}
@@ -121,7 +127,25 @@ func parse(b []byte) (*message, error) {
 	return m, nil
 }
 
+// isText reports whether the texts are that may stand in answers.
+func (m *message) isText() bool {
+	return utf8.ValidString(m.InstanceID) && utf8.ValidString(m.IP) && utf8.ValidString(m.Location) && utf8.ValidString(m.SyncID) &&
+		utf8.ValidString(m.EventID) && utf8.ValidString(m.Error) && (m.PeerInitURL == nil || utf8.ValidString(*m.PeerInitURL))
+}
+
+// Bounds of lists: an element takes more room than its text.
+const (
+	maxJSON        = 256 << 10
+	maxList        = 1 << 20
+	leastNumber    = 1 // bytes
+	leastHash      = 1
+	leastOperation = 24 // bytes of an operation: three names, a text and two numbers
+)
+
 func (m *message) parseJSON(b []byte) error {
+	if len(b) > maxJSON {
+		return fmt.Errorf("%d bytes of JSON; %d are the most", len(b), maxJSON)
+	}
 	var names map[string]json.RawMessage
 	if err := json.Unmarshal(b, &names); err != nil {
 		return err
@@ -186,30 +210,27 @@ func (m *message) field(name string, b []byte) (rest []byte, err error) {
 	case "key":
 		return readHash(b, &m.Key)
 	case "keys":
-		return readList(b, &m.Keys, 1, readHash)
+		return readList(b, &m.Keys, leastHash, readHash)
 	case "hashes":
-		return readList(b, &m.Hashes, 1, readHash)
+		return readList(b, &m.Hashes, leastHash, readHash)
 	case "tokens":
-		return readList(b, &m.Tokens, 1, readNumber)
+		return readList(b, &m.Tokens, leastNumber, readNumber)
 	case "worker_ids":
-		return readList(b, &m.WorkerIDs, 1, readNumber)
+		return readList(b, &m.WorkerIDs, leastNumber, readNumber)
 	case "operations":
 		return readList(b, &m.Operations, leastOperation, readOperation)
 	}
 	return msgp.Skip(b)
 }
 
-// leastOperation is the least size of an operation: a map of three fields with their names, and a byte for each value.
-const leastOperation = 1 + len("_op_type") + 1 + len("_key") + 1 + len("_seq_num") + 1
-
-// readList reads a list whose elements have so many bytes at least: memory is taken for as many as there can be.
+// readList reads a list whose elements have so many bytes at least.
 func readList[T any](b []byte, list *[]T, least int, read func([]byte, *T) ([]byte, error)) ([]byte, error) {
 	n, b, err := msgp.ReadArrayHeaderBytes(b)
-	if err == nil && int64(n)*int64(least) > int64(len(b)) {
-		err = fmt.Errorf("a list of %d elements in %d bytes", n, len(b))
-	}
 	if err != nil {
 		return b, err
+	}
+	if n > maxList || int(n) > len(b)/least {
+		return b, fmt.Errorf("a list of %d elements in %d bytes", n, len(b))
 	}
 	*list = make([]T, n)
 	for i := range *list {
@@ -332,5 +353,5 @@ func appendInt(b []byte, n int64) []byte {
 
 func errorMsg(err error) []byte {
 	text := err.Error()
-	return begin("ErrorMsg", 1).text("error", text[:min(len(text), math.MaxUint16)]).b
+	return begin("ErrorMsg", 1).text("error", strings.ToValidUTF8(text[:min(len(text), math.MaxUint16)], "?")).b
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -32,7 +33,7 @@ type Options struct {
 	Heartbeat string
 	// MaxConnections is for each of the sockets. 0 is 8,192.
 	MaxConnections int
-	// MaxMemory is for messages that are being received, in bytes. 0 is 256 MiB.
+	// MaxMemory is for messages that are being received, and large answers that are sent, in bytes. 0 is 256 MiB.
 	MaxMemory int64
 	// Timeout is how long a worker may take to answer a command. 0 is 30 s.
 	Timeout time.Duration
@@ -41,21 +42,23 @@ type Options struct {
 
 // Bounds of what a peer may send.
 const (
-	maxMessage = 16 << 20
-	maxFrames  = 1024
-	bufferSize = 4 << 10
-	handshake  = 10 * time.Second
-	slowPeer   = time.Minute // a message that has taken of MaxMemory ends in that time
+	maxMessage  = 16 << 20
+	maxFrames   = 1024
+	bufferSize  = 4 << 10
+	handshake   = 10 * time.Second
+	slowPeer    = time.Minute // a message that has taken of MaxMemory ends in that time, in or out
+	smallAnswer = 16 << 10
 )
 
 // Server is the controller.
 type Server struct {
-	o      Options
-	hasher *kv.Hasher
-	chunk  int // tokens
-	memory *semaphore.Weighted
-	odd    loglimit.Limit
-	counts struct{ messages, refused, connections atomic.Int64 }
+	o        Options
+	hasher   *kv.Hasher
+	chunk    int // tokens
+	memory   *semaphore.Weighted
+	commands chan struct{}
+	odd      loglimit.Limit
+	counts   struct{ messages, refused, connections atomic.Int64 }
 
 	ctx  context.Context //nolint:containedctx // of commands to workers
 	end  context.CancelFunc
@@ -87,7 +90,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, hasher: h, chunk: cmp.Or(o.Scheme.ChunkTokens, kv.DefaultChunkTokens),
-		memory: semaphore.NewWeighted(o.MaxMemory), heartbeat: o.Heartbeat, open: map[io.Closer]struct{}{},
+		memory: semaphore.NewWeighted(o.MaxMemory), commands: make(chan struct{}, maxAtOnce), heartbeat: o.Heartbeat, open: map[io.Closer]struct{}{},
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s, nil
@@ -226,15 +229,32 @@ func (s *Server) connection(raw net.Conn, kind zmq4.SocketType, handle handler) 
 		if frames, err = c.Receive(); err != nil {
 			break
 		}
-		if answer, err = handle(p, frames); err == nil && answer != nil {
-			err = c.Send(answer)
-		}
+		answer, err = handle(p, frames)
 		release()
+		if err == nil && answer != nil {
+			err = s.send(c, answer)
+		}
 	}
 	gone := (*net.OpError)(nil)
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &gone) && s.ctx.Err() == nil {
 		s.refused("receive", err)
 	}
+}
+
+// send sends an answer. A large one takes of the memory for messages, and a peer that does not take it loses it.
+func (s *Server) send(c *zmtp.Conn, answer [][]byte) error {
+	size := int64(0)
+	for _, f := range answer {
+		size += int64(len(f))
+	}
+	if size > smallAnswer {
+		if size > s.o.MaxMemory || !s.memory.TryAcquire(size) {
+			return fmt.Errorf("controller: there is no memory for an answer of %d bytes", size)
+		}
+		defer s.memory.Release(size)
+		defer time.AfterFunc(slowPeer, func() { _ = c.Close() }).Stop()
+	}
+	return c.Send(answer)
 }
 
 // pull takes messages, one in each frame. One that is wrong does not keep the others from being taken.

@@ -3,13 +3,17 @@ package controller
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"io"
+	"io/fs"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -338,4 +342,77 @@ func TestConnections(t *testing.T) {
 	require.Error(t, err)
 	ask(t, first, worker("RegisterMsg", "a", 0, 1, ""))
 	require.EqualValues(t, 2, b.s.Counts().Connections)
+}
+
+// TestListsOfNothing: a message of 1 MiB whose list has a million elements of one byte takes no 40 bytes for each.
+func TestListsOfNothing(t *testing.T) {
+	for class, name := range map[string]string{"BatchedKVOperationMsg": "operations", "PinMsg": "tokens"} {
+		f := begin(class, 4).text("instance_id", "a").number("worker_id", 0).text("location", "x").list(name, 4<<20)
+		f.b = append(f.b, make([]byte, 4<<20)...)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := parse(f.b)
+		runtime.ReadMemStats(&after)
+		require.ErrorIs(t, err, fs.ErrInvalid)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
+	}
+	_, err := parse(append([]byte(`{"type": "`), bytes.Repeat([]byte(" "), maxJSON)...))
+	require.ErrorContains(t, err, "bytes of JSON")
+}
+
+// TestTextOfALiar: an instance whose name is no UTF-8 is refused: with it in an answer, no client could read who else is
+// there.
+func TestTextOfALiar(t *testing.T) {
+	b := newBed(t, Options{})
+	reply := b.dial(1)
+	for _, m := range [][]byte{worker("RegisterMsg", "a\xff", 0, 1, ""), worker("RegisterMsg", "a", 0, 1, "\xff")} {
+		require.Contains(t, string(ask(t, reply, m)), "no UTF-8")
+	}
+	require.Empty(t, b.d.Workers(""))
+	_, err := parse(errorMsg(errors.New(strings.Repeat("ä", math.MaxUint16))))
+	require.NoError(t, err, "what is cut is text, too")
+}
+
+// TestUnreadAnswers: answers that nobody reads share the memory for messages; who reads is served.
+func TestUnreadAnswers(t *testing.T) {
+	b := newBed(t, Options{MaxMemory: maxMessage})
+	long := strings.Repeat("x", 250)
+	reply := b.dial(1)
+	for n := range int64(100) {
+		ask(t, reply, worker("RegisterMsg", long, n, 1, long))
+	}
+	f := begin("QueryWorkerInfoMsg", 3).text("event_id", "e").text("instance_id", "all")
+	f.b = msgp.AppendNil(msgp.AppendString(f.b, "worker_ids"))
+	require.Greater(t, len(ask(t, reply, f.b)), smallAnswer)
+	require.True(t, b.s.memory.TryAcquire(maxMessage), "it was given back")
+	require.NoError(t, reply.Send([][]byte{{}, f.b}))
+	_, err := reply.Receive()
+	require.Error(t, err, "there is no memory")
+	require.NotContains(t, string(ask(t, b.dial(1), worker("RegisterMsg", long, 1, 1, ""))), "ErrorMsg", "small answers need none")
+	b.s.memory.Release(maxMessage)
+}
+
+// TestCommandsAtOnce: workers that do not answer keep a bounded number of connections, and a command ends.
+func TestCommandsAtOnce(t *testing.T) {
+	b := newBed(t, Options{Timeout: 100 * time.Millisecond})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	n, err := strconv.ParseInt(port, 10, 64)
+	require.NoError(t, err)
+	reply := b.dial(1)
+	for i := range int64(3) {
+		ask(t, reply, worker("RegisterMsg", "a", i, n, "")) // the kernel accepts, and nobody greets
+	}
+	health := begin("HealthMsg", 2).text("event_id", "e").text("instance_id", "a").b
+	for range maxAtOnce {
+		b.s.commands <- struct{}{}
+	}
+	require.Contains(t, string(ask(t, reply, health)), "commands are under way")
+	for range maxAtOnce {
+		<-b.s.commands
+	}
+	require.Contains(t, string(ask(t, reply, health)), "HealthRetMsg")
+	require.Empty(t, b.s.commands)
 }

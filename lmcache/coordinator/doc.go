@@ -13,11 +13,13 @@
 //
 // Who holds an object stands in the directory, under the instance, and under "(shared)" for storage that all reach. The
 // rest of what LMCache's coordinator tells (sizes, tokens, uses) is kept for [Options].MaxObjects objects, about 500
-// bytes each and the tokens; more objects are counted, not taken. Nothing outlives the process.
+// bytes each and the tokens, and eight places for each on average; more are counted, not taken. What an instance that has
+// gone holds on a disk is told as LMCache does, but not by Longest. Nothing outlives the process.
 //
 // # Concurrency and errors
 //
-// A Server serves any number of requests; eight at a time have their bodies in memory, of 32 MiB at most. Who makes it
-// calls [Server.Expire]. What is refused is answered as FastAPI does: 422 with a detail. Everything that stays is
+// A Server serves any number of requests. Eight at a time have large bodies in memory, of 16 MiB at most, and eight large
+// answers; what is small, such as a heartbeat, waits for none of them. Who makes the Server calls [Server.Expire], which
+// also forgets instances that never registered and have sent nothing for ten minutes. What is refused is answered as FastAPI does: 422 with a detail. Everything that stays is
 // bounded, and what has no room is answered with 503.
 package coordinator

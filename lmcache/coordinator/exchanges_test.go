@@ -122,6 +122,12 @@ func (s *Server) validate(t testing.TB) {
 			}
 		}
 	}
+	for instance, names := range x.l1 {
+		for name := range names {
+			require.NotNil(t, x.objects[name])
+			require.True(t, slices.ContainsFunc(x.objects[name].places, func(p place) bool { return p.Tier == "l1" && p.Instance == instance }))
+		}
+	}
 	for hash, c := range x.chunks {
 		require.Equal(t, hash, c.hash)
 		require.NotEmpty(t, c.objects)

@@ -1,6 +1,10 @@
 package coordinator
 
-import "github.com/ringcache/ringcache/kv/directory"
+import (
+	"time"
+
+	"github.com/ringcache/ringcache/kv/directory"
+)
 
 // gate decides which batches are applied (lmcache/v1/mp_coordinator/ingest/event_gate.py of 0.5.7rc2). The caller has a
 // lock.
@@ -15,6 +19,7 @@ type stream struct {
 	incarnation, seq, dropped int64
 	counted                   bool // dropped is known
 	gap                       bool
+	last                      time.Time // when a batch came
 }
 
 type verdict int
@@ -25,11 +30,11 @@ const (
 	stale
 )
 
-// take applies a batch, or says why not.
-func (g *gate) take(b *batch) (verdict, error) {
+// take applies a batch, or says why not. A batch that fails is lost.
+func (g *gate) take(b *batch, now time.Time) (verdict, error) {
 	if last, gone := g.departed[b.Instance]; gone {
 		if *b.Incarnation > last {
-			delete(g.departed, b.Instance)
+			g.back(b.Instance)
 		} else if b.Tier == "l1" {
 			return stale, nil
 		}
@@ -54,18 +59,34 @@ func (g *gate) take(b *batch) (verdict, error) {
 		g.streams[b.Instance] = s
 	}
 	lost := b.Seq > s.seq+1 || s.counted && b.Dropped > s.dropped
-	s.seq, s.dropped, s.counted = b.Seq, b.Dropped, true
+	s.seq, s.dropped, s.counted, s.last = b.Seq, b.Dropped, true, now
 	err := g.index.apply(b)
-	if lost {
+	if lost || err != nil {
 		s.gap = true
-		g.index.d.Lost(directory.ID{Instance: b.Instance}, func(string) bool { return true })
+		if b.Shared {
+			g.index.d.Lost(directory.ID{Instance: sharedHolder})
+		}
+	}
+	if s.gap { // also where this batch was the first one of which the directory has heard
+		g.index.d.Lost(directory.ID{Instance: b.Instance})
 	}
 	return admitted, err
 }
 
+// back tells that an instance that had gone has come back.
+func (g *gate) back(instance string) {
+	delete(g.departed, instance)
+	g.index.d.Away(directory.ID{Instance: instance}, false)
+}
+
 // drop forgets an instance that has gone, but for what outlives it.
 func (g *gate) drop(instance string) {
-	g.index.fence(instance)
+	id := directory.ID{Instance: instance}
+	if g.index.fence(instance) == 0 {
+		g.index.d.Deregister(id) // names that come and go would fill the directory
+	} else {
+		g.index.d.Away(id, true)
+	}
 	if s := g.streams[instance]; s != nil {
 		delete(g.streams, instance)
 		for other := range g.departed { // any: what comes late comes soon

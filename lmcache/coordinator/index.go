@@ -17,7 +17,7 @@ import (
 // See lmcache/v1/mp_coordinator/views/key_directory.py of 0.5.7rc2 for the rules.
 type index struct {
 	d       *directory.Directory
-	most    int // objects
+	most    int // objects; of places placesOfObject times as many
 	objects map[string]*object
 	order   []*object         // for pages
 	chunks  map[string]*chunk // by hash
@@ -92,7 +92,7 @@ func (x *index) apply(b *batch) error {
 		name := nameOf(b.keys[i])
 		switch b.Type {
 		case store:
-			if !b.refused[name] {
+			if !b.refused[i] {
 				x.store(b, name, b.keys[i], e)
 			}
 		case remove:
@@ -108,17 +108,22 @@ func (x *index) apply(b *batch) error {
 
 // report tells the directory what a batch changes, but for new objects for which there is no room here.
 func (x *index) report(b *batch) error {
-	b.refused = map[string]bool{}
+	b.refused = map[int]bool{}
 	fresh := map[string]bool{}
+	places := x.tiers["l1"].count + x.tiers["l2"].count
 	var reports []directory.Report
-	for _, k := range b.keys {
-		if name := nameOf(k); b.Type == store && x.objects[name] == nil && !fresh[name] {
-			if len(x.objects)+len(fresh) >= x.most {
+	for i, k := range b.keys {
+		name := nameOf(k)
+		if o := x.objects[name]; b.Type == store && !fresh[name] && (o == nil || o.find(b) < 0) {
+			if o == nil && len(x.objects)+len(fresh) >= x.most || places >= placesOfObject*x.most {
 				x.full++
-				b.refused[name] = true
+				b.refused[i] = true
 				continue
 			}
-			fresh[name] = true
+			places++
+			if o == nil {
+				fresh[name] = true
+			}
 		}
 		reports = append(reports, directory.Report{Evicted: b.Type == remove, Key: directory.KeyOf(spaceOf(k), k.Hash), Number: -1})
 	}
@@ -149,8 +154,10 @@ func (x *index) store(b *batch, name string, k kv.ObjectKey, e entry) {
 	}
 	p := place{Instance: b.Instance, Incarnation: *b.Incarnation, Tier: b.Tier, Backend: *b.Backend, Size: e.Size, Shared: b.Shared}
 	if at := o.find(b); at >= 0 {
-		x.tiers[b.Tier].bytes += p.Size - o.places[at].Size
+		was := o.places[at]
+		x.tiers[b.Tier].bytes += p.Size - was.Size
 		o.places[at] = p
+		x.forget(was, name, o)
 	} else {
 		o.places = append(o.places, p)
 		x.tiers[b.Tier].count++
@@ -199,11 +206,18 @@ func (x *index) remove(b *batch, name string) {
 		return
 	}
 	if at := o.find(b); at >= 0 {
+		p := o.places[at]
 		x.take(o, at)
+		x.forget(p, name, o)
 	}
 	x.settle(name, o)
-	if b.Tier == "l1" && !slices.ContainsFunc(o.places, func(p place) bool { return p.Tier == "l1" && p.Instance == b.Instance }) {
-		delete(x.l1[b.Instance], name)
+}
+
+// forget takes an object from what its instance has in memory, after a place of it has gone that was the last one there.
+// Any instance may have told of a shared place that another one takes away.
+func (x *index) forget(was place, name string, o *object) {
+	if was.Tier == "l1" && !slices.ContainsFunc(o.places, func(p place) bool { return p.Tier == "l1" && p.Instance == was.Instance }) {
+		delete(x.l1[was.Instance], name)
 	}
 }
 
@@ -232,8 +246,9 @@ func (x *index) settle(name string, o *object) {
 	}
 }
 
-// fence removes what an instance has told of its memory: the instance has ended, or begun anew.
-func (x *index) fence(instance string) {
+// fence removes what an instance has told of its memory: the instance has ended, or begun anew. It returns how many
+// chunks of it are elsewhere.
+func (x *index) fence(instance string) (rest int) {
 	for name := range x.l1[instance] {
 		o := x.objects[name]
 		if o == nil {
@@ -252,7 +267,7 @@ func (x *index) fence(instance string) {
 		x.settle(name, o)
 	}
 	delete(x.l1, instance)
-	x.d.Clear(directory.ID{Instance: instance}, func(at string) bool { return strings.HasPrefix(at, "l1/") })
+	return x.d.Clear(directory.ID{Instance: instance}, func(at string) bool { return strings.HasPrefix(at, "l1/") })
 }
 
 // result is what is known of a key.
@@ -273,35 +288,47 @@ func (o *object) sorted() []place {
 	})
 }
 
-// groups returns a key and those that are stored and differ from it in nothing but the group, by group.
-func (x *index) groups(k kv.ObjectKey) []kv.ObjectKey {
-	all := []kv.ObjectKey{k}
+// groups returns a key of each rank, and those that are stored and differ from it in nothing but the group, by rank and
+// group. Any number of objects may have the hash, so it looks at each once.
+func (x *index) groups(k kv.ObjectKey, ranks []kv.Rank) []kv.ObjectKey {
+	groups := map[kv.Rank][]uint32{}
 	if c := x.chunks[string(k.Hash)]; c != nil {
 		for _, o := range c.objects {
-			if o.key.Group != k.Group && o.key.Model == k.Model && o.key.Rank == k.Rank && o.key.Salt == k.Salt {
-				all = append(all, o.key)
+			if o.key.Group != k.Group && o.key.Model == k.Model && o.key.Salt == k.Salt {
+				groups[o.key.Rank] = append(groups[o.key.Rank], o.key.Group)
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b kv.ObjectKey) int { return cmp.Compare(a.Group, b.Group) })
+	var all []kv.ObjectKey
+	for _, rank := range ranks {
+		for _, group := range slices.Sorted(slices.Values(append(groups[rank], k.Group))) {
+			k := k
+			k.Rank, k.Group = rank, group
+			all = append(all, k)
+		}
+	}
 	return all
 }
 
 // list returns a page of the objects that have a place which matches. As in LMCache, pages of an index that changes may
-// skip objects, or have one twice.
-func (x *index) list(match func(place) bool, offset, limit int) listResponse {
-	r := listResponse{Keys: []keyInfo{}}
+// skip objects, or have one twice. It reports whether the page is not too large.
+func (x *index) list(match func(place) bool, offset, limit int) (r listResponse, ok bool) {
+	r = listResponse{Keys: []keyInfo{}}
+	room := maxAnswer
 	for _, o := range x.order {
 		if !slices.ContainsFunc(o.places, match) {
 			continue
 		}
 		if r.Total >= offset && len(r.Keys) < limit {
 			places := slices.DeleteFunc(slices.Clone(o.places), func(p place) bool { return !match(p) })
+			if room -= 16 + 16*len(places); room < 0 {
+				return r, false
+			}
 			r.Keys = append(r.Keys, keyInfo{Key: encode(o.key), Placements: places, Tokens: len(o.chunk.tokens) / 4, Accesses: o.accesses})
 		}
 		r.Total++
 	}
-	return r
+	return r, true
 }
 
 func (x *index) stats() statsResponse {

@@ -36,24 +36,32 @@ type Options struct {
 // Bounds of requests.
 const (
 	maxName        = 256 // bytes
-	maxBody        = 32 << 20
+	maxBody        = 16 << 20
+	smallBody      = 64 << 10  // and a small answer
 	maxTokens      = 1_000_000 // LMCache's own
-	maxInstances   = 16 << 10
+	maxInstances   = 8 << 10
 	maxMetadata    = 4 << 10 // bytes of an instance
 	maxChunkTokens = 1 << 16
 	bytesForTokens = 2 << 10 // of each object, on average
 	maxWorld       = 255
 	maxPage        = 10_000
-	maxResults     = 1 << 18 // of one look-up
-	atOnce         = 8       // requests with a body
+	maxResults     = 1 << 17 // of one look-up; as many keys as the directory takes
+	maxAnswer      = 8 << 20 // tokens of one look-up, of which a place counts as 16
+	atOnce         = 8       // large bodies, and large answers
+	slowPeer       = 10 * time.Second
+	placesOfObject = 8                // on average
+	idle           = 10 * time.Minute // of events of an instance that has not registered
 )
 
 var errInstances = fmt.Errorf("coordinator: %d instances are known, and no more can: %w", maxInstances, directory.ErrFull)
 
+var errLarge = statusError{http.StatusBadRequest, errors.New("the answer would be too large; ask for fewer keys")}
+
 // Server is the coordinator.
 type Server struct {
-	o     Options
-	turns chan struct{}
+	o      Options
+	bodies chan struct{} // large ones that are read
+	turns  chan struct{} // of what may have a large answer
 
 	mu        sync.Mutex // guards what follows
 	index     *index
@@ -88,7 +96,7 @@ func New(o Options) (*Server, error) {
 	}
 	x := newIndex(o.Directory, o.MaxObjects)
 	return &Server{
-		o: o, turns: make(chan struct{}, atOnce), index: x, gate: &gate{x, map[string]*stream{}, map[string]int64{}},
+		o: o, bodies: make(chan struct{}, atOnce), turns: make(chan struct{}, atOnce), index: x, gate: &gate{x, map[string]*stream{}, map[string]int64{}},
 		instances: map[string]*instance{}, hasher: h, chunk: o.ChunkTokens,
 	}, nil
 }
@@ -125,17 +133,24 @@ func (s *Server) Expire() (dropped int) {
 			dropped++
 		}
 	}
+	for name, stream := range s.gate.streams {
+		if s.instances[name] == nil && s.o.Now().Sub(stream.last) > idle {
+			s.gate.drop(name)
+			delete(s.gate.departed, name) // it may be alive: its next batch comes after a gap
+			dropped++
+		}
+	}
 	return dropped
 }
 
 // Handler serves the paths of LMCache's coordinator, and /directory/longest.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /events", s.handle(s.takeEvents))
-	mux.HandleFunc("POST /directory/lookup", s.handle(s.lookup))
-	mux.HandleFunc("POST /directory/blend-lookup", s.handle(s.blend))
-	mux.HandleFunc("POST /directory/longest", s.handle(s.longest))
-	mux.HandleFunc("GET /directory/keys", s.handle(s.list))
+	mux.HandleFunc("POST /events", s.large(s.takeEvents))
+	mux.HandleFunc("POST /directory/lookup", s.large(s.lookup))
+	mux.HandleFunc("POST /directory/blend-lookup", s.large(s.blend))
+	mux.HandleFunc("POST /directory/longest", s.large(s.longest))
+	mux.HandleFunc("GET /directory/keys", s.large(s.list))
 	mux.HandleFunc("GET /directory/stats", s.handle(func(*http.Request, []byte) (int, any, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -156,15 +171,25 @@ func (s *Server) Handler() http.Handler {
 }
 
 func answer(w http.ResponseWriter, status int, body any) {
+	status, b := encodeAnswer(status, body)
+	write(w, status, b)
+}
+
+func encodeAnswer(status int, body any) (int, []byte) {
 	if body == nil {
-		w.WriteHeader(status)
-		return
+		return status, nil
 	}
 	b, err := json.Marshal(body)
 	if err != nil { // no body has what JSON has not
-		status, b = http.StatusInternalServerError, []byte(`{"detail":"the answer is not JSON"}`)
+		return http.StatusInternalServerError, []byte(`{"detail":"the answer is not JSON"}`)
 	}
-	w.Header().Set("Content-Type", "application/json")
+	return status, b
+}
+
+func write(w http.ResponseWriter, status int, b []byte) {
+	if b != nil {
+		w.Header().Set("Content-Type", "application/json")
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(b) // a client that went away
 }
@@ -177,37 +202,82 @@ type statusError struct {
 
 func (e statusError) Unwrap() error { return e.error }
 
-// handle reads the body, of a few requests at a time, and answers.
-func (s *Server) handle(do func(q *http.Request, body []byte) (status int, answer any, err error)) http.HandlerFunc {
+// action is what a path does with a request.
+type action func(q *http.Request, body []byte) (status int, answer any, err error)
+
+// large serves a path whose bodies and answers may be large. A few at a time are in memory, and a peer that does not send
+// or take one loses its place.
+func (s *Server) large(do action) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
-		select {
-		case s.turns <- struct{}{}:
-			defer func() { <-s.turns }()
-		case <-q.Context().Done():
+		most := int64(smallBody)
+		if q.ContentLength < 0 || q.ContentLength > most {
+			if !enter(q, s.bodies) {
+				return
+			}
+			defer leave(s.bodies)
+			most = maxBody
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(slowPeer)) // not every ResponseWriter can
+		}
+		body, ok := receive(w, q, most)
+		if !ok || !enter(q, s.turns) {
 			return
 		}
-		body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxBody))
-		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-			answer(w, http.StatusRequestEntityTooLarge, map[string]string{"detail": err.Error()})
-			return
-		} else if err != nil {
-			return // the client went away
+		status, b := perform(do, q, body)
+		if len(b) > smallBody {
+			defer leave(s.turns)
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(slowPeer))
+		} else {
+			leave(s.turns)
 		}
-		status, out, err := do(q, body)
-		with := statusError{}
-		switch {
-		case err == nil:
-			answer(w, status, out)
-		case errors.As(err, &with):
-			answer(w, with.status, map[string]string{"detail": err.Error()})
-		case errors.Is(err, directory.ErrFull):
-			answer(w, http.StatusServiceUnavailable, map[string]string{"detail": err.Error()})
-		default: // in the form that FastAPI has for a body that is wrong
-			answer(w, http.StatusUnprocessableEntity, map[string]any{
-				"detail": []any{map[string]any{"type": "value_error", "loc": []string{"body"}, "msg": err.Error()}},
-			})
+		write(w, status, b)
+	}
+}
+
+// handle serves a path whose bodies and answers are small. It waits for no other request, so heartbeats come through.
+func (s *Server) handle(do action) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		if body, ok := receive(w, q, smallBody); ok {
+			status, b := perform(do, q, body)
+			write(w, status, b)
 		}
 	}
+}
+
+func enter(q *http.Request, places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	case <-q.Context().Done():
+		return false
+	}
+}
+
+func leave(places chan struct{}) { <-places }
+
+// receive reads the body. It reports whether there is one to answer.
+func receive(w http.ResponseWriter, q *http.Request, most int64) (body []byte, ok bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, most))
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		answer(w, http.StatusRequestEntityTooLarge, map[string]string{"detail": err.Error()})
+	}
+	return body, err == nil // or the client went away
+}
+
+// perform does what a request wants, and returns the answer.
+func perform(do action, q *http.Request, body []byte) (int, []byte) {
+	status, out, err := do(q, body)
+	with := statusError{}
+	switch {
+	case err == nil:
+		return encodeAnswer(status, out)
+	case errors.As(err, &with):
+		return encodeAnswer(with.status, map[string]string{"detail": err.Error()})
+	case errors.Is(err, directory.ErrFull):
+		return encodeAnswer(http.StatusServiceUnavailable, map[string]string{"detail": err.Error()})
+	}
+	return encodeAnswer(http.StatusUnprocessableEntity, map[string]any{ // in the form that FastAPI has for a body that is wrong
+		"detail": []any{map[string]any{"type": "value_error", "loc": []string{"body"}, "msg": err.Error()}},
+	})
 }
 
 func read(body []byte, to any) error {
@@ -231,7 +301,7 @@ func (s *Server) takeEvents(_ *http.Request, body []byte) (int, any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range q.Batches {
-		v, err := s.gate.take(&q.Batches[i])
+		v, err := s.gate.take(&q.Batches[i], s.o.Now())
 		if err != nil {
 			return 0, nil, err
 		}
@@ -306,11 +376,22 @@ func (s *Server) lookup(_ *http.Request, body []byte) (int, any, error) {
 			return 0, nil, err
 		}
 	}
+	room := maxAnswer
+	add := func(k kv.ObjectKey, echo encodedKey) error {
+		result := s.index.result(k, echo)
+		if room -= 16 + len(result.Tokens) + 16*len(result.Placements); room < 0 {
+			return errLarge
+		}
+		r.Results = append(r.Results, result)
+		return nil
+	}
 	if len(keys) > 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for i, k := range keys {
-			r.Results = append(r.Results, s.index.result(k, q.Keys[i]))
+			if err := add(k, q.Keys[i]); err != nil {
+				return 0, nil, err
+			}
 		}
 		return http.StatusOK, r, nil
 	}
@@ -323,10 +404,11 @@ func (s *Server) lookup(_ *http.Request, body []byte) (int, any, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	all := ranks(world)
 	for i := range c.Len() {
-		for _, rank := range ranks(world) {
-			for _, k := range s.index.groups(kv.ObjectKey{Hash: c.Hash(i), Model: q.Model, Rank: rank, Salt: q.Salt}) {
-				r.Results = append(r.Results, s.index.result(k, encode(k)))
+		for _, k := range s.index.groups(kv.ObjectKey{Hash: c.Hash(i), Model: q.Model, Salt: q.Salt}, all) {
+			if err := add(k, encode(k)); err != nil {
+				return 0, nil, err
 			}
 		}
 	}
@@ -357,7 +439,7 @@ func (s *Server) Longest(model string, world int, salt string, tokens []int64, m
 	for i := range found {
 		found[i].Chunks /= world
 		for j := range found[i].Places {
-			found[i].Places[j].Chunks = (found[i].Places[j].Chunks + world - 1) / world
+			found[i].Places[j].Chunks = min((found[i].Places[j].Chunks+world-1)/world, found[i].Chunks)
 		}
 	}
 	return slices.DeleteFunc(found, func(p directory.Prefix) bool { return p.Chunks == 0 }), c.Len(), nil
@@ -425,10 +507,14 @@ func (s *Server) list(q *http.Request, _ []byte) (int, any, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return http.StatusOK, s.index.list(func(p place) bool {
+	r, ok := s.index.list(func(p place) bool {
 		return (tier == "all" || p.Tier == tier) && (v.Get("instance_id") == "" || p.Instance == v.Get("instance_id")) &&
 			(v.Get("backend") == "" || p.Backend == v.Get("backend"))
-	}, offset, limit), nil
+	}, offset, limit)
+	if !ok {
+		return 0, nil, errLarge
+	}
+	return http.StatusOK, r, nil
 }
 
 func (s *Server) register(_ *http.Request, body []byte) (int, any, error) {
@@ -441,7 +527,7 @@ func (s *Server) register(_ *http.Request, body []byte) (int, any, error) {
 	for k, v := range q.Metadata {
 		size += len(k) + len(v)
 	}
-	if q.IP == "" || len(q.IP) > maxName || len(q.Instance) > maxName || size > maxMetadata {
+	if q.IP == "" || q.Instance == sharedHolder || len(q.IP) > maxName || len(q.Instance) > maxName || size > maxMetadata {
 		return 0, nil, invalid("ip is empty, or a text is too long")
 	}
 	if q.Port < 1 || q.Port > 65535 || q.QueuePort < 0 || q.QueuePort > 65535 || q.ChunkSize != nil && *q.ChunkSize < 1 {
@@ -468,7 +554,7 @@ func (s *Server) register(_ *http.Request, body []byte) (int, any, error) {
 	s.instances[q.Instance] = &instance{instanceInfo{
 		Instance: q.Instance, IP: q.IP, Port: q.Port, Registered: float64(now.UnixMicro()) / 1e6, Metadata: q.Metadata, PeerURL: q.PeerURL, QueuePort: q.QueuePort,
 	}, now}
-	delete(s.gate.departed, q.Instance)
+	s.gate.back(q.Instance)
 	return http.StatusOK, registerResponse{q.Instance, again}, nil
 }
 

@@ -2,13 +2,18 @@ package coordinator
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +138,9 @@ func TestLies(t *testing.T) {
 	const letters = " 0123456789-\"{}[],:abcdefnrtu\\\x00\xff"
 	for n := range *lies {
 		e := all[rng.IntN(len(all))]
+		for e.Method == http.MethodGet && rng.IntN(100) > 0 { // it lists thousands of instances, and has nothing to lie with
+			e = all[rng.IntN(len(all))]
+		}
 		body := bytes.Clone(e.Body)
 		switch rng.IntN(4) {
 		case 0:
@@ -148,7 +156,7 @@ func TestLies(t *testing.T) {
 		require.Less(t, w.Code, 504, "%s %s", e.Path, body)
 		require.NotEqual(t, http.StatusInternalServerError, w.Code, "%s %s", e.Path, body)
 		answers[w.Code]++
-		if n%1000 == 0 {
+		if n%max(1000, *lies/20) == 0 { // it looks at each of the objects
 			s.validate(t)
 		}
 	}
@@ -176,4 +184,183 @@ func FuzzEvents(f *testing.F) {
 			s.validate(t)
 		}
 	})
+}
+
+// bodyOf is a batch about one key, of which each may be wrong.
+func bodyOf(t *testing.T, b batch, models ...string) []byte {
+	if b.Incarnation == nil {
+		b.Incarnation = new(int64)
+	}
+	if b.Backend == nil {
+		dram := "dram"
+		b.Backend = &dram
+	}
+	b.Tier = cmp.Or(b.Tier, "l1")
+	for _, m := range models {
+		k := encode(kv.ObjectKey{Hash: []byte("hash"), Model: m})
+		b.Entries = append(b.Entries, entry{Key: &k, Size: 1})
+	}
+	body, err := json.Marshal(eventsRequest{list[batch]{b}})
+	require.NoError(t, err)
+	return body
+}
+
+// found returns who holds the object of a model that bodyOf is about.
+func found(s *Server, model string) []directory.Prefix {
+	k := kv.ObjectKey{Hash: []byte("hash"), Model: model}
+	return s.o.Directory.Find([]directory.Key{directory.KeyOf(spaceOf(k), k.Hash)}, directory.Query{})
+}
+
+func newTestServer(t *testing.T, d directory.Options, o Options) (*Server, http.Handler) {
+	o.Directory = directory.New(d)
+	s, err := New(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { s.validate(t) })
+	return s, s.Handler()
+}
+
+// TestListsOfNothing: elements of two bytes do not become batches of 200, nor keys.
+func TestListsOfNothing(t *testing.T) {
+	_, h := newTestServer(t, directory.Options{}, Options{})
+	for _, what := range []string{"0,", "{},", "null,", "[],"} {
+		for path, name := range map[string]string{"/events": "batches", "/directory/lookup": "keys"} {
+			body := []byte(`{"` + name + `": [` + strings.Repeat(what, 1<<20) + what[:len(what)-1] + `]}`)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			require.Equal(t, http.StatusUnprocessableEntity, ask(h, "POST", path, body).Code)
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(256<<20), "%s %s", path, what)
+		}
+	}
+}
+
+// TestAnswerIsBounded: one key that is asked for a thousand times has its tokens a thousand times in the answer.
+func TestAnswerIsBounded(t *testing.T) {
+	_, h := newTestServer(t, directory.Options{}, Options{})
+	k := encode(kv.ObjectKey{Hash: []byte("hash"), Model: "m"})
+	b := batch{Instance: "a", Seq: 1, Type: store, Entries: []entry{{Key: &k, Tokens: make([]int64, maxChunkTokens)}}}
+	require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, b)).Code)
+	for n, want := range map[int]int{1: http.StatusOK, 100: http.StatusOK, 1000: http.StatusBadRequest} {
+		q, err := json.Marshal(lookupRequest{Keys: slices.Repeat(list[encodedKey]{k}, n)})
+		require.NoError(t, err)
+		require.Equal(t, want, ask(h, "POST", "/directory/lookup", q).Code, n)
+	}
+}
+
+// TestHeartbeatWhileBodiesCrawl: peers that announce large bodies and send none keep no heartbeat from coming through, and
+// no small request.
+func TestHeartbeatWhileBodiesCrawl(t *testing.T) {
+	_, h := newTestServer(t, directory.Options{}, Options{})
+	web := httptest.NewServer(h)
+	defer web.Close()
+	u, err := url.Parse(web.URL)
+	require.NoError(t, err)
+	for range 4 * atOnce {
+		c, err := net.Dial("tcp", u.Host)
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = c.Write([]byte("POST /events HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n{"))
+		require.NoError(t, err)
+	}
+	begin := time.Now()
+	for path, want := range map[string]int{"/instances": 200, "/events": 200, "/directory/lookup": 422} {
+		body := map[string]string{"/instances": `{"instance_id": "a", "ip": "x", "http_port": 1}`, "/events": `{"batches": []}`, "/directory/lookup": `{}`}[path]
+		r, err := web.Client().Post(web.URL+path, "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		r.Body.Close()
+		require.Equal(t, want, r.StatusCode, path)
+	}
+	require.Less(t, time.Since(begin), slowPeer, "they did not wait for a body to lose its turn")
+}
+
+// TestFailedBatchIsAGap: a batch for which there was no room is lost, so the instance is stale.
+func TestFailedBatchIsAGap(t *testing.T) {
+	s, h := newTestServer(t, directory.Options{MaxEntries: 1}, Options{})
+	require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "a", Seq: 1, Type: store}, "m")).Code)
+	require.False(t, found(s, "m")[0].Stale)
+	require.Equal(t, http.StatusServiceUnavailable, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "b", Seq: 1, Type: store}, "m")).Code)
+	require.Equal(t, 1, s.Counts().StreamsWithGap)
+	require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "a", Seq: 2, Type: remove}, "m")).Code)
+	require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "b", Seq: 2, Type: store}, "m")).Code)
+	require.True(t, found(s, "m")[0].Stale)
+}
+
+// TestLateStartIsStale: after a restart of the coordinator an instance is in the midst of its batches, whatever the first
+// one is about that comes.
+func TestLateStartIsStale(t *testing.T) {
+	for _, first := range []string{access, config, remove, store} {
+		s, h := newTestServer(t, directory.Options{}, Options{})
+		var models []string
+		if first == remove || first == store {
+			models = []string{"other"}
+		}
+		require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "a", Seq: 57, Type: first}, models...)).Code)
+		require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "a", Seq: 58, Type: store, Tier: "l2"}, "m")).Code)
+		require.True(t, found(s, "m")[0].Stale, first)
+		one := int64(1)
+		require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "a", Incarnation: &one, Seq: 1, Type: store}, "new")).Code)
+		require.Equal(t, len(models) == 0, found(s, "new")[0].Stale, "%s: the directory knew of the memory, and it is empty; or not", first)
+	}
+}
+
+// TestSharedPlaceThatAnotherTakesAway: what one instance stored and another one removed is in the memory of none.
+func TestSharedPlaceThatAnotherTakesAway(t *testing.T) {
+	s, h := newTestServer(t, directory.Options{}, Options{})
+	for i := range int64(20) {
+		model := fmt.Sprint(i)
+		for _, instance := range []string{"a", "b"} {
+			require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: instance, Seq: i + 1, Type: store, Shared: true}, model)).Code)
+		}
+		s.validate(t)
+		require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "c", Seq: i + 1, Type: remove, Shared: true}, model)).Code)
+	}
+	s.validate(t)
+	require.Empty(t, s.index.l1["a"])
+	require.Empty(t, s.index.l1["b"])
+}
+
+// TestPlacesAreBounded: objects that many instances have take no more room than MaxObjects says.
+func TestPlacesAreBounded(t *testing.T) {
+	s, h := newTestServer(t, directory.Options{}, Options{MaxObjects: 2})
+	for i := range 20 {
+		require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: fmt.Sprint(i), Seq: 1, Type: store}, "m", "m")).Code)
+	}
+	require.Len(t, found(s, "m"), 2*placesOfObject)
+	require.NotZero(t, s.Counts().Full)
+}
+
+// TestInstancesThatComeAndGo: names that are used once do not fill the directory; what is on a disk is not found while its
+// instance is away.
+func TestInstancesThatComeAndGo(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s, h := newTestServer(t, directory.Options{MaxWorkers: 3}, Options{Now: func() time.Time { return now }})
+	post := func(path string, body []byte) {
+		w := ask(h, "POST", path, body)
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+	}
+	for i := range 20 {
+		post("/events", bodyOf(t, batch{Instance: fmt.Sprint("mp-", i), Seq: 1, Type: store}, "m"))
+		require.Equal(t, http.StatusNoContent, ask(h, "DELETE", "/instances/mp-"+fmt.Sprint(i), nil).Code)
+	}
+	require.Empty(t, s.o.Directory.Workers(""))
+	post("/events", bodyOf(t, batch{Instance: "disk", Seq: 1, Type: store, Tier: "l2"}, "m"))
+	require.Len(t, found(s, "m"), 1)
+	require.Equal(t, http.StatusNoContent, ask(h, "DELETE", "/instances/disk", nil).Code)
+	require.Empty(t, found(s, "m"))
+	post("/instances", []byte(`{"instance_id": "disk", "ip": "x", "http_port": 1}`))
+	require.Len(t, found(s, "m"), 1)
+
+	post("/events", bodyOf(t, batch{Instance: "silent", Seq: 1, Type: store}, "m"))
+	now = now.Add(idle + time.Second)
+	require.Equal(t, 2, s.Expire(), "one without a heartbeat, one that has never registered")
+	require.Empty(t, found(s, "m"))
+	post("/events", bodyOf(t, batch{Instance: "silent", Seq: 2, Type: store}, "m"))
+	require.True(t, found(s, "m")[0].Stale, "it was alive")
+}
+
+// TestNameOfSharedStorage: no instance has it.
+func TestNameOfSharedStorage(t *testing.T) {
+	_, h := newTestServer(t, directory.Options{}, Options{})
+	require.Equal(t, http.StatusUnprocessableEntity, ask(h, "POST", "/events", bodyOf(t, batch{Instance: sharedHolder, Seq: 1, Type: store}, "m")).Code)
+	require.Equal(t, http.StatusUnprocessableEntity, ask(h, "POST", "/instances", []byte(`{"instance_id": "(shared)", "ip": "x", "http_port": 1}`)).Code)
 }

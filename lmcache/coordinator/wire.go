@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math"
 
@@ -48,27 +50,59 @@ func (e encodedKey) key() (kv.ObjectKey, error) {
 	return k, nil
 }
 
+// list is a list of objects. It takes no more room than a few times its text: 2 bytes of JSON would have 200 of a batch
+// in a slice.
+type list[T any] []T
+
+// leastText is how many bytes of JSON an element of a list has at least, on average.
+const leastText = 32
+
+// UnmarshalJSON reads a list.
+func (l *list[T]) UnmarshalJSON(b []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	begin, err := dec.Token()
+	if err != nil || begin == nil { // null is as in the field of a slice
+		return err
+	}
+	if begin != json.Delim('[') {
+		return fmt.Errorf("%.40v is no list", begin)
+	}
+	var all []T
+	for dec.More() {
+		if len(all) >= 64+len(b)/leastText {
+			return fmt.Errorf("a list of %d bytes with more than %d elements", len(b), len(all))
+		}
+		var x T
+		if err := dec.Decode(&x); err != nil {
+			return err
+		}
+		all = append(all, x)
+	}
+	*l = all
+	return nil
+}
+
 type eventsRequest struct {
-	Batches []batch `json:"batches"`
+	Batches list[batch] `json:"batches"`
 }
 
 // batch is changes of one kind by one instance.
 type batch struct {
-	Instance    string  `json:"instance_id"`
-	Incarnation *int64  `json:"incarnation"`
-	Seq         int64   `json:"seq"`
-	Type        string  `json:"event_type"`
-	Tier        string  `json:"tier"`
-	Backend     *string `json:"backend"`
-	Entries     []entry `json:"entries"`
-	Shared      bool    `json:"shared"`
-	Time        float64 `json:"ts"`
-	Capacity    int64   `json:"capacity_bytes"`
-	Revision    int64   `json:"capacity_revision"`
-	Dropped     int64   `json:"dropped_events"`
+	Instance    string      `json:"instance_id"`
+	Incarnation *int64      `json:"incarnation"`
+	Seq         int64       `json:"seq"`
+	Type        string      `json:"event_type"`
+	Tier        string      `json:"tier"`
+	Backend     *string     `json:"backend"`
+	Entries     list[entry] `json:"entries"`
+	Shared      bool        `json:"shared"`
+	Time        float64     `json:"ts"`
+	Capacity    int64       `json:"capacity_bytes"`
+	Revision    int64       `json:"capacity_revision"`
+	Dropped     int64       `json:"dropped_events"`
 
-	keys    []kv.ObjectKey  // of the entries
-	refused map[string]bool // by name: there is no room
+	keys    []kv.ObjectKey // of the entries
+	refused map[int]bool   // entries for which there is no room
 }
 
 type entry struct {
@@ -92,6 +126,8 @@ func (b *batch) check() error {
 	switch {
 	case b.Instance == "" || len(b.Instance) > maxName:
 		return invalid("instance_id is empty, or has more than %d bytes", maxName)
+	case b.Instance == sharedHolder:
+		return invalid("instance_id %s is taken", sharedHolder)
 	case b.Incarnation == nil || *b.Incarnation < 0 || b.Seq < 1 || b.Time < 0 || b.Capacity < 0 || b.Revision < 0 || b.Dropped < 0:
 		return invalid("a batch of %.40q has no incarnation or seq, or a number below 0", b.Instance)
 	case b.Type != store && b.Type != remove && b.Type != access && b.Type != config:
@@ -123,11 +159,11 @@ type eventsResponse struct {
 }
 
 type lookupRequest struct {
-	Keys   []encodedKey `json:"keys"`
-	Tokens []int64      `json:"token_ids"`
-	Model  string       `json:"model_name"`
-	World  *int         `json:"world_size"`
-	Salt   string       `json:"cache_salt"`
+	Keys   list[encodedKey] `json:"keys"`
+	Tokens []int64          `json:"token_ids"`
+	Model  string           `json:"model_name"`
+	World  *int             `json:"world_size"`
+	Salt   string           `json:"cache_salt"`
 }
 
 type lookupResponse struct {

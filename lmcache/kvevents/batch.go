@@ -3,6 +3,7 @@ package kvevents
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/tinylib/msgp/msgp"
@@ -36,6 +37,9 @@ const (
 // defaultMedium is where blocks are if the event does not say.
 const defaultMedium = "GPU"
 
+// leastEvent is how many bytes an event has at least: the name of a class. Memory is taken for as many as there can be.
+const leastEvent = len(stored)
+
 // parseBatch reads a batch: a list of the time, the events, and possibly the data parallel rank.
 func parseBatch(b []byte) ([]event, error) {
 	if err := msgpackguard.Check(b, msgpackguard.Limits{Depth: 8}); err != nil {
@@ -48,9 +52,6 @@ func parseBatch(b []byte) ([]event, error) {
 	return events, nil
 }
 
-// leastEvent is less than any event has, which names its class: memory is taken for as many as there can be.
-const leastEvent = 1 + int64(len("_BlockStored"))
-
 func readBatch(b []byte) ([]event, error) {
 	n, b, err := msgp.ReadArrayHeaderBytes(b)
 	if err != nil || n < 2 {
@@ -60,11 +61,11 @@ func readBatch(b []byte) ([]event, error) {
 		return nil, err
 	}
 	n, b, err = msgp.ReadArrayHeaderBytes(b)
-	if err == nil && int64(n)*leastEvent > int64(len(b)) {
-		err = fmt.Errorf("%d events in %d bytes", n, len(b))
-	}
 	if err != nil {
 		return nil, err
+	}
+	if int(n) > len(b)/leastEvent {
+		return nil, fmt.Errorf("%d events in %d bytes", n, len(b))
 	}
 	events := make([]event, n)
 	for i := range events {
@@ -203,12 +204,15 @@ func apply(d *directory.Directory, s Source, events []event) error {
 			d.Clear(id, func(string) bool { return true })
 			continue
 		}
-		reports := make([]directory.Report, len(e.hashes))
-		for i, h := range e.hashes {
-			reports[i] = directory.Report{Evicted: e.kind == removed, Key: keyOf(s.Model, e.group, h[:]), Number: -1}
-		}
-		if err := d.Apply(id, e.medium, reports); err != nil {
-			return err
+		var reports []directory.Report
+		for some := range slices.Chunk(e.hashes, 1024) {
+			reports = reports[:0]
+			for _, h := range some {
+				reports = append(reports, directory.Report{Evicted: e.kind == removed, Key: keyOf(s.Model, e.group, h[:]), Number: -1})
+			}
+			if err := d.Apply(id, e.medium, reports); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

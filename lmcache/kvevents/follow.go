@@ -57,7 +57,7 @@ func network(endpoint string) (kind, addr string, err error) {
 }
 
 const (
-	maxMessage = 64 << 20
+	maxMessage = 16 << 20
 	patience   = 30 * time.Second // of a replay, and to greet
 	retry      = time.Second
 )
@@ -71,6 +71,7 @@ type follower struct {
 	seen  time.Time         // when there was a connection last
 	next  uint64            // the number of the next batch
 	last  [sha256.Size]byte // of the batch before it
+	again time.Time         // when all is asked for again, after a replay that failed
 }
 
 // Follow follows a source until ctx ends.
@@ -101,8 +102,6 @@ func Follow(ctx context.Context, d *directory.Directory, s Source) error {
 }
 
 func (f *follower) id() directory.ID { return directory.ID{Instance: f.s.Instance} }
-
-func (f *follower) all(string) bool { return true }
 
 // dial connects to an endpoint, until ctx ends.
 func dial(ctx context.Context, endpoint string, kind zmq4.SocketType) (c *zmtp.Conn, stop func(), err error) {
@@ -150,19 +149,19 @@ func (f *follower) connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if number < f.next {
-			continue // it came by the replay, too
-		}
-		if number > f.next {
-			if err := f.replay(ctx, f.next, number, f.take); err != nil || f.next < number {
-				f.d.Lost(f.id(), f.all)
+		if number > f.next && f.s.Replay != "" {
+			if err := f.replay(ctx, f.next, number, f.take); err != nil {
+				f.failed(ctx, err)
 			}
 		}
-		if number >= f.next {
-			f.take(number, payload)
+		f.take(number, payload) // unless it came by the replay, too
+		if f.again.After(time.Time{}) && time.Now().After(f.again) {
+			return errAgain
 		}
 	}
 }
+
+var errAgain = errors.New("kvevents: a replay has failed, and is tried again")
 
 // message returns what a message has: a topic, a number of 8 bytes, and a batch.
 func message(frames [][]byte) (number uint64, payload []byte, err error) {
@@ -185,45 +184,62 @@ func (f *follower) begin(ctx context.Context) error {
 		f.next = 0
 		return nil
 	}
+	if f.again.After(time.Time{}) {
+		f.next, f.again = 0, time.Time{}
+	}
+	if f.next == 0 {
+		f.anew()
+	}
 	// The batch in front of the next one tells whether it is the same process.
 	same, first := f.next == 0, true
 	err := f.replay(ctx, max(f.next, 1)-1, math.MaxUint64, func(number uint64, payload []byte) {
-		if first && f.next > 0 && number == f.next-1 && sha256.Sum256(payload) == f.last {
-			first, same = false, true
-			return
+		if first && f.next > 0 {
+			same = number == f.next-1 && sha256.Sum256(payload) == f.last
 		}
-		if first && !same {
-			f.anew()
-			f.next, same = 0, true
-		}
-		first = false
-		if number > f.next { // it has the first ones no more
+		if first = false; same {
 			f.take(number, payload)
-			f.d.Lost(f.id(), f.all)
-			return
 		}
-		f.take(number, payload)
 	})
-	if err == nil && !same { // it has begun anew, and may have sent fewer batches than its predecessor
+	if err == nil && !same { // it has begun anew, or has that batch no more
 		f.anew()
 		f.next = 0
 		err = f.replay(ctx, 0, math.MaxUint64, f.take)
 	}
-	return err
+	if err != nil { // what it has is not known, nor whether it is the same process
+		f.anew()
+		f.next = 0
+		f.failed(ctx, err)
+	}
+	return nil
+}
+
+// failed tells that there was no replay. It is tried again some time later, from the first batch on.
+func (f *follower) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		f.odd.Warn(f.s.Logger, "KV events: no replay", "endpoint", f.s.Replay, "err", err)
+	}
+	f.again = time.Now().Add(patience)
+	f.d.Lost(f.id())
 }
 
 // anew forgets what the instance had.
-func (f *follower) anew() { f.d.Clear(f.id(), f.all) }
+func (f *follower) anew() { f.d.Clear(f.id(), func(string) bool { return true }) }
 
-// take applies a batch.
+// take applies a batch, unless it has come before. Those in front of it are lost if they have not come.
 func (f *follower) take(number uint64, payload []byte) {
+	if number < f.next {
+		return
+	}
+	if number > f.next {
+		f.d.Lost(f.id())
+	}
 	events, err := parseBatch(payload)
 	if err == nil {
 		err = apply(f.d, f.s, events)
 	}
 	if err != nil {
 		f.odd.Warn(f.s.Logger, "KV events: a batch is lost", "endpoint", f.s.Endpoint, "err", err)
-		f.d.Lost(f.id(), f.all)
+		f.d.Lost(f.id())
 	}
 	f.next, f.last = number+1, sha256.Sum256(payload)
 }

@@ -69,6 +69,18 @@ func newPublisher(t *testing.T) *publisher {
 			_, _ = c.Receive() // until it goes
 		}
 	})
+	p.answer()
+	t.Cleanup(func() {
+		p.pub.Close()
+		p.router.Close()
+		p.hangUp()
+		p.work.Wait()
+	})
+	return p
+}
+
+// answer begins to answer those that have missed batches.
+func (p *publisher) answer() {
 	p.accept(p.router, zmq4.Router, func(c *zmtp.Conn) {
 		frames, err := c.Receive()
 		if err != nil {
@@ -82,13 +94,6 @@ func newPublisher(t *testing.T) *publisher {
 		}
 		_ = c.Send([][]byte{{}, []byte("topic"), binary.BigEndian.AppendUint64(nil, 1<<64-1), {}})
 	})
-	t.Cleanup(func() {
-		p.pub.Close()
-		p.router.Close()
-		p.hangUp()
-		p.work.Wait()
-	})
-	return p
 }
 
 func (p *publisher) accept(l net.Listener, kind zmq4.SocketType, serve func(*zmtp.Conn)) {
@@ -280,4 +285,74 @@ func FuzzBatch(f *testing.F) {
 		}
 		require.LessOrEqual(t, len(events), len(b))
 	})
+}
+
+// TestLateWithoutReplay: who begins to follow in the midst does not know what was before.
+func TestLateWithoutReplay(t *testing.T) {
+	p := newPublisher(t)
+	p.publish(true, batchOf(1, stored, false, 1))
+	expect := follow(t, p, false)
+	<-p.joined
+	p.publish(false, batchOf(2, stored, false, 2))
+	expect(1, true, 2)
+}
+
+// TestReplayHasLessThanWasLost: of the batches that were lost the publisher has the last ones only.
+func TestReplayHasLessThanWasLost(t *testing.T) {
+	p := newPublisher(t)
+	expect := follow(t, p, true)
+	<-p.joined
+	p.publish(false, batchOf(1, stored, false, 1))
+	expect(1, false, 1)
+	p.publish(true, batchOf(2, removed, false, 1))
+	p.publish(true, batchOf(3, stored, false, 3))
+	p.mu.Lock()
+	p.first = 2
+	p.mu.Unlock()
+	p.publish(false, batchOf(4, stored, false, 4))
+	expect(2, true, 3, 4)
+}
+
+// TestNewProcessSentMore: a publisher that begins anew, and has sent more batches than the one before it, is known from
+// its first batch on.
+func TestNewProcessSentMore(t *testing.T) {
+	p := newPublisher(t)
+	p.publish(true, batchOf(1, stored, false, 1))
+	p.publish(true, batchOf(2, stored, false, 2))
+	expect := follow(t, p, true)
+	<-p.joined
+	expect(2, false, 1, 2)
+	p.mu.Lock()
+	p.batches = [][]byte{batchOf(7, stored, false, 7), batchOf(8, stored, false, 8), batchOf(9, stored, false, 9)}
+	p.mu.Unlock()
+	p.hangUp()
+	expect(3, false, 7, 8, 9)
+	expect(0, false, 1)
+}
+
+// TestReplayFails: without a replay that was promised nothing is claimed that may be wrong, reports are followed, and all
+// is right again once there is a replay.
+func TestReplayFails(t *testing.T) {
+	p := newPublisher(t)
+	p.publish(true, batchOf(1, stored, false, 1))
+	at := p.router.Addr().String()
+	require.NoError(t, p.router.Close())
+	expect := follow(t, p, true)
+	<-p.joined
+	p.publish(false, batchOf(2, stored, false, 2))
+	expect(1, true, 2)
+	var err error
+	p.router, err = net.Listen("tcp", at)
+	require.NoError(t, err)
+	p.answer()
+	p.hangUp()
+	expect(2, false, 1, 2)
+}
+
+// TestEventsOfNothing: elements of one byte do not become events of 64.
+func TestEventsOfNothing(t *testing.T) {
+	b := msgp.AppendArrayHeader(msgp.AppendFloat64(msgp.AppendArrayHeader(nil, 2), 1), 1<<20)
+	_, err := parseBatch(append(b, make([]byte, 1<<20)...))
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	require.ErrorContains(t, err, "events in")
 }
