@@ -19,7 +19,7 @@ import (
 var (
 	fence   = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
 	spaces  = regexp.MustCompile(` +`)
-	process = regexp.MustCompile(`(?m)^(tiers-example) \d+ `)
+	process = regexp.MustCompile(`(?m)^(tiers-example -) \d+ `)
 )
 
 // block is a fenced block of a page.
