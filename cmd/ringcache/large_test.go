@@ -24,7 +24,11 @@ import (
 // memory. What they took is logged; that it is less than a second is the matter of docs/commands.md, since a
 // test on a busy machine can't tell.
 func TestHundredThousandObjects(t *testing.T) {
-	const objects, batch = 100_000, 1000
+	const batch = 1000
+	objects := 100_000
+	if raceEnabled { // which counts memory of its own, and is slow
+		objects /= 10
+	}
 	s := newServing(t, "--size", "64MiB", "--max-objects", "110000")
 	s.start()
 	c := s.dial()
