@@ -13,9 +13,9 @@
 //
 // [Directory.Apply] takes reports in their order. They are numbered by location, and a number that is not the next one
 // is a gap: the location is stale, [Prefix].Stale says so, and the answer to the next heartbeat wants a full
-// synchronisation. So does a worker that the directory does not know, since it began after the worker. Sources that count
-// by themselves say so: [Directory.Lost]. A full
-// synchronisation is [Directory.StartSync], any number of [Directory.SyncBatch], and [Directory.EndSync];
+// synchronisation. So does a worker that the directory does not know, since it began after the worker. The first number
+// of such a worker is taken as it is, so reports that are lost between its full synchronisation and that number are not
+// noticed. Sources that count by themselves say so: [Directory.Lost]. A full synchronisation is [Directory.StartSync], any number of [Directory.SyncBatch], and [Directory.EndSync];
 // [Directory.SyncStatus] names batches that were lost. Reports go on meanwhile.
 //
 // # Look-ups

@@ -30,6 +30,7 @@ type (
 		sent   []message // not delivered, in order
 		sync   *realSync
 		syncs  int
+		missed map[string]bool // whether a report was lost that the directory can't miss
 	}
 	realSync struct {
 		id      string
@@ -47,7 +48,7 @@ type (
 var places = []string{"LocalCPUBackend", "LocalDiskBackend"}
 
 func (w *world) begin(r *realWorker) {
-	r.chunks, r.number, r.sent, r.sync = map[string]map[Key]bool{}, map[string]int64{}, nil, nil
+	r.chunks, r.number, r.sent, r.sync, r.missed = map[string]map[Key]bool{}, map[string]int64{}, nil, nil, map[string]bool{}
 	for _, p := range places {
 		r.chunks[p] = map[Key]bool{}
 	}
@@ -141,6 +142,7 @@ func (w *world) startSync(r *realWorker, at string) {
 		return // the last one has lost its end: it fails in time
 	}
 	require.NoError(w.t, err)
+	delete(r.missed, at)
 	w.known[r.ID][at] = map[Key]bool{}
 	w.syncing[r.ID], w.evicted[r.ID] = at, map[Key]bool{}
 	r.sync = s
@@ -148,6 +150,18 @@ func (w *world) startSync(r *realWorker, at string) {
 		r.sent = append(r.sent, message{at: at, batch: i, sync: s})
 	}
 	r.sent = append(r.sent, message{at: at, batch: -2, sync: s})
+}
+
+// lose drops the next message of a worker. One in front of the first number that the directory sees of a worker that it
+// did not know can't be missed.
+func (w *world) lose(r *realWorker) {
+	m := r.sent[0]
+	r.sent = r.sent[1:]
+	if known := w.d.worker(r.ID); known != nil && !known.fresh && m.batch == -1 {
+		if l, _ := w.d.location(known, m.at, false); l != nil && !l.numbered {
+			r.missed[m.at] = true
+		}
+	}
 }
 
 // poll asks how far the synchronisation is, and sends what is missing again.
@@ -234,7 +248,7 @@ func TestModel(t *testing.T) {
 			},
 			"lose": func(t *rapid.T) {
 				if r := one.Draw(t, "worker"); len(r.sent) > 0 {
-					r.sent = r.sent[1:]
+					w.lose(r)
 				}
 			},
 			"heartbeat": func(t *rapid.T) {
@@ -323,7 +337,7 @@ func (w *world) settle() {
 			require.True(w.t, reason != "" || l.worker.fresh || l.worker.sync != nil, "it was never asked")
 		}
 		for _, p := range places {
-			if l, _ := w.d.location(w.d.worker(r.ID), p, false); l != nil && !stale[p] {
+			if l, _ := w.d.location(w.d.worker(r.ID), p, false); l != nil && !stale[p] && !r.missed[p] {
 				w.same(r, p) // what is not known to be stale is true
 				continue
 			}

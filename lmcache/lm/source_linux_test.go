@@ -19,8 +19,11 @@ func TestDrainedOnDemand(t *testing.T) {
 	for _, f := range []Form{Located, Typed, Untyped} {
 		old := newBed(t, bedOptions{})
 		ctx := t.Context()
-		require.NoError(t, old.client(f).Put(ctx, key, meta, []byte("value")))
-		require.NoError(t, old.client(f).Put(ctx, "m@1@0@2@half", meta, nil))
+		o := old.client(f)
+		require.NoError(t, o.Put(ctx, key, meta, []byte("value")))
+		require.NoError(t, o.Put(ctx, "m@1@0@2@half", meta, nil))
+		_, err := o.Exists(ctx, key) // a Put has no answer
+		require.NoError(t, err)
 		b := newBed(t, bedOptions{options: Options{From: &ClientOptions{Address: old.address, Form: f}}})
 		c := b.client(f)
 		found, err := c.Exists(ctx, key)
@@ -46,9 +49,12 @@ func TestDrainedOnDemand(t *testing.T) {
 // TestSourceOfAnotherForm: a server without dtypes has nothing for clients that need them.
 func TestSourceOfAnotherForm(t *testing.T) {
 	old := newBed(t, bedOptions{})
-	require.NoError(t, old.client(Untyped).Put(t.Context(), key, Meta{}, []byte("value")))
+	o := old.client(Untyped)
+	require.NoError(t, o.Put(t.Context(), key, Meta{}, []byte("value")))
+	_, err := o.Exists(t.Context(), key) // a Put has no answer
+	require.NoError(t, err)
 	b := newBed(t, bedOptions{options: Options{From: &ClientOptions{Address: old.address, Form: Untyped}}})
-	_, _, err := b.client(Located).Get(t.Context(), key, nil)
+	_, _, err = b.client(Located).Get(t.Context(), key, nil)
 	require.ErrorIs(t, err, ErrMiss)
 }
 
@@ -93,7 +99,10 @@ func (m marked) Get(ctx context.Context, k tier.Key, use func(o tier.Object, b [
 // be slow.
 func TestValueOfASourceIsSentFromMemory(t *testing.T) {
 	old := newBed(t, bedOptions{})
-	require.NoError(t, old.client(Located).Put(t.Context(), key, meta, []byte("value")))
+	o := old.client(Located)
+	require.NoError(t, o.Put(t.Context(), key, meta, []byte("value")))
+	_, err := o.Exists(t.Context(), key) // a Put has no answer
+	require.NoError(t, err)
 	opened := make(chan *tier.Store, 1)
 	b := newBed(t, bedOptions{options: Options{
 		From: &ClientOptions{Address: old.address},
@@ -109,7 +118,10 @@ func TestValueOfASourceIsSentFromMemory(t *testing.T) {
 func TestSourceWithoutRoom(t *testing.T) {
 	old := newBed(t, bedOptions{size: 8 << 20})
 	value := bytes.Repeat([]byte("v"), 2<<20)
-	require.NoError(t, old.client(Located).Put(t.Context(), key, meta, value))
+	o := old.client(Located)
+	require.NoError(t, o.Put(t.Context(), key, meta, value))
+	_, _, err := o.Get(t.Context(), key, nil) // a Put has no answer
+	require.NoError(t, err)
 	b := newBed(t, bedOptions{options: Options{From: &ClientOptions{Address: old.address}}})
 	for range 2 {
 		p, v, err := b.client(Located).Get(t.Context(), key, nil)
