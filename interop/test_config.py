@@ -12,7 +12,6 @@ The files in lmcache/config/testdata are the first 300 cases of each release, ma
 
 import argparse
 import importlib.metadata
-import importlib.util
 import json
 import math
 import os
@@ -24,13 +23,14 @@ import subprocess
 import sys
 
 import pytest
+from lmcache_release import installed
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = int(20_000 * float(os.environ.get("RINGCACHE_INTEROP_SCALE", "1")))
 
 
 def test_random_configurations(tmp_path):
-    if importlib.util.find_spec("lmcache") is None:
+    if not installed():
         pytest.skip("no lmcache on PYTHONPATH; the top of this file has the commands")
     if shutil.which("go") is None:
         pytest.skip("no go on PATH to run the Go half with")

@@ -7,7 +7,6 @@ Needs an environment of setup.sh, a release of lmcache of e2e/lmcache.sh, which 
     PYTHONPATH=$lmcache:XXHASH "$env/bin/python" -m pytest interop/test_kv.py -q -s
 """
 
-import importlib.util
 import json
 import os
 import pathlib
@@ -17,13 +16,14 @@ import subprocess
 import sys
 
 import pytest
+from lmcache_release import installed
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = int(200_000 * float(os.environ.get("RINGCACHE_INTEROP_SCALE", "1")))
 
 
 def test_random_cases(tmp_path):
-    if importlib.util.find_spec("lmcache") is None:
+    if not installed():
         pytest.skip("no lmcache on PYTHONPATH; the top of this file has the commands")
     if shutil.which("go") is None:
         pytest.skip("no go on PATH to build the program with")

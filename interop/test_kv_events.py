@@ -5,7 +5,6 @@ sends them; and a subscriber decodes them by vLLM's classes and asks for all of 
 but for xxhash.
 """
 
-import importlib.util
 import pathlib
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ import types
 
 import msgspec
 import pytest
+from lmcache_release import installed
 
 HERE = pathlib.Path(__file__).resolve().parent
 CHUNK, MODEL = 16, "org/model"
@@ -21,7 +21,7 @@ CHUNK, MODEL = 16, "org/model"
 
 @pytest.fixture
 def place(tmp_path_factory):
-    if importlib.util.find_spec("lmcache") is None:
+    if not installed():
         pytest.skip("no lmcache on PYTHONPATH; the top of test_kv.py has the commands")
     if shutil.which("go") is None:
         pytest.skip("no go on PATH to build the program with")

@@ -4,7 +4,6 @@ Needs an environment of setup.sh with lmcache 0.5.6 (the controller) or 0.5.7 (t
 has the commands. Each part is skipped with the other release.
 """
 
-import importlib.util
 import json
 import pathlib
 import shutil
@@ -15,11 +14,12 @@ import types
 import urllib.request
 
 import pytest
+from lmcache_release import installed
 
 HERE = pathlib.Path(__file__).resolve().parent
 SECONDS = 120
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("lmcache") is None or shutil.which("go") is None,
+pytestmark = pytest.mark.skipif(not installed() or shutil.which("go") is None,
                                 reason="no lmcache on PYTHONPATH, or no go to build the program with")
 
 

@@ -11,7 +11,6 @@ Needs an environment of setup.sh and a release of lmcache of e2e/lmcache.sh; scr
 
 import base64
 import glob
-import importlib.util
 import json
 import os
 import pathlib
@@ -24,6 +23,7 @@ import time
 import traceback
 
 import pytest
+from lmcache_release import installed
 
 HERE = pathlib.Path(__file__).resolve().parent
 CHUNK, BLOCK, BLOCKS, LAYERS, HEADS, HEAD = 8, 4, 24, 3, 2, 4
@@ -33,7 +33,7 @@ PATIENCE = 600
 
 @pytest.mark.parametrize("medium", ["folder", "redis"])
 def test_both_ways(tmp_path, medium):
-    if importlib.util.find_spec("lmcache") is None:
+    if not installed():
         pytest.skip("no lmcache on PYTHONPATH; the top of this file has the commands")
     if shutil.which("go") is None:
         pytest.skip("no go on PATH to build the program with")

@@ -10,7 +10,6 @@ source distribution only, and FOLDER is where one is unpacked. In a virtual envi
 """
 
 import http.server
-import importlib.util
 import json
 import os
 import pathlib
@@ -28,6 +27,7 @@ import urllib.request
 import uuid
 
 import pytest
+from lmcache_release import installed
 
 PATIENCE = 600
 CHUNK = 64
@@ -40,7 +40,7 @@ SCRIPT = ".buildkite/k3_tests/multiprocess/scripts/workloads/common/http-api.sh"
 OWN = ("GET / — service", "GET /config", "GET /env", "GET /loglevel", "GET /threads", "GET /periodic-threads", "GET /version",
        "GET /lmc_version", "GET /commit_id")
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("lmcache") is None,
+pytestmark = pytest.mark.skipif(not installed(),
                                 reason="no lmcache on PYTHONPATH; the top of this file has the commands")
 
 

@@ -9,9 +9,9 @@ import random
 import shutil
 import subprocess
 import sys
-import importlib.util
 
 import pytest
+from lmcache_release import installed
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = int(2000 * float(os.environ.get("RINGCACHE_INTEROP_SCALE", "1")))
@@ -20,7 +20,7 @@ ENV = {"PYTHONHASHSEED": "0", "LMCACHE_LOG_LEVEL": "ERROR", "LMCACHE_TRACK_USAGE
 
 @pytest.mark.parametrize("part", ["client", "server", "seeds"])
 def test_lookup(part, tmp_path):
-    if importlib.util.find_spec("lmcache") is None:
+    if not installed():
         pytest.skip("no lmcache on PYTHONPATH; the top of test_kv.py has the commands")
     if shutil.which("go") is None:
         pytest.skip("no go on PATH to build the program with")

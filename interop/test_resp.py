@@ -8,7 +8,6 @@ unpacked (the top of test_lmcache_tools.py has the commands), adds LMCache's own
 """
 
 import asyncio
-import importlib.util
 import os
 import pathlib
 import random
@@ -19,6 +18,7 @@ import threading
 import time
 
 import pytest
+from lmcache_release import installed
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = int(1_000 * float(os.environ.get("RINGCACHE_INTEROP_SCALE", "1")))
@@ -26,7 +26,7 @@ SEED = int(os.environ.get("RINGCACHE_INTEROP_SEED", "20261127"))
 PATIENCE = 600
 OWN_TEST = "tests/v1/distributed/test_resp_l2_adapter_integration.py"
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("lmcache") is None, reason="no lmcache on PYTHONPATH; the top of this file has the commands")
+pytestmark = pytest.mark.skipif(not installed(), reason="no lmcache on PYTHONPATH; the top of this file has the commands")
 
 
 def free_port():
