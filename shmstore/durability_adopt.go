@@ -242,11 +242,11 @@ func (a *adopter) keep(kept []shmring.Chunk) map[string]*Object {
 			a.space.pool.Free(k.ID)
 			continue
 		}
-		if twin := byKey[o.Key()]; o.state == committed && twin != nil {
+		if duplicate := byKey[o.Key()]; o.state == committed && duplicate != nil {
 			// Killed between the commit of a new one and the end of the old one.
 			older := o
-			if idBefore(twin.chunk.id, o.chunk.id) {
-				older = twin
+			if idBefore(duplicate.chunk.id, o.chunk.id) {
+				older = duplicate
 			}
 			older.state = retired
 		}

@@ -45,7 +45,7 @@ func TestEncoderCache(t *testing.T) {
 	consumer.does(1, 4, "image0", "image2", "image3", "image4", "image6", "image20") // image20 was never encoded
 	consumer.again(1, 0, "image20")                                                  // a consumer does not save
 
-	// Promised, and then the server is killed: the engine has the memory mapped.
+	// Pinned, and then the server is killed: the engine has the memory mapped.
 	consumer.forget()
 	consumer.arm("load", s)
 	a = consumer.does(0, 2, "image2", "image3")
@@ -142,7 +142,7 @@ func TestEncoderParallel(t *testing.T) {
 	two.again(0, 8, numbered(0, 8)...)
 	two.forget()
 	two.arm("load", s)
-	two.does(0, 1, "image0") // a second request may come a step later, when nothing is promised any more
+	two.does(0, 1, "image0") // a second request may come a step later, when nothing is pinned any more
 	s.gone()
 	two.again(1, 0, "image0")
 	s.start()

@@ -45,7 +45,7 @@ class Observed:
         load, save = connector.start_load_caches, connector.save_caches
 
         def loaded(encoder_cache, **kwargs):
-            # The scheduler has promised what is loaded now.
+            # The scheduler has pinned what is loaded now.
             self._strike("load")
             before = len(encoder_cache)
             load(encoder_cache, **kwargs)

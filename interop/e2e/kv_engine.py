@@ -7,7 +7,7 @@ vLLM's own form of these, and is answered by a line on stdout: for each prompt i
 prompt were not computed, and the seconds from its arrival to its first token; and how often requests were preempted so far. The first line comes when the engine is ready:
 {"ready": true}. The end of stdin ends it.
 
-{"kill": PID, "at": "load" or "store"} has the process PID killed when our spec next promises a load (the scheduler has looked up,
+{"kill": PID, "at": "load" or "store"} has the process PID killed when our spec next pins for a load (the scheduler has looked up,
 the worker has not copied), or when a worker is about to store; it needs an engine with one process. {"reset": true}
 empties vLLM's prefix cache, and what the connector knows.
 """

@@ -74,7 +74,7 @@ func recovered(t testing.TB, e *kvEngine, right [][]kvAnswer, step int) {
 }
 
 // TestOffload: engines share KV through the daemon by vLLM's own connector and our spec. A second engine loads from its first
-// request on what the first one has stored. The daemon is killed between requests, between the promise of a load and the
+// request on what the first one has stored. The daemon is killed between requests, between the pin for a load and the
 // load, and in front of a store, and all that is in memory is lost; each token is that of an engine that computes all.
 func TestOffload(t *testing.T) {
 	right := kvRight(t)
@@ -89,7 +89,7 @@ func TestOffload(t *testing.T) {
 	second := newOffload(t, s, "--executor", "mp")
 	follow(t, second, right, true)
 
-	// Promised, and loaded without a daemon.
+	// Pinned, and loaded without a daemon.
 	first.do(map[string]any{"kill": s.pid, "at": "load"})
 	a := first.ask(offloadPlan[3].prompts...)[0]
 	require.Equal(t, right[3][0].Tokens, a.Tokens)
@@ -97,7 +97,7 @@ func TestOffload(t *testing.T) {
 	_ = s.wait() // it was killed
 	follow(t, first, right, false)
 	follow(t, second, right, false)
-	require.Zero(t, first.ask(offloadPlan[3].prompts...)[0].Cached, "nothing is promised of a daemon that is gone")
+	require.Zero(t, first.ask(offloadPlan[3].prompts...)[0].Cached, "nothing is a hit of a daemon that is gone")
 	s.start()
 	recovered(t, first, right, 3)
 	recovered(t, second, right, 3)

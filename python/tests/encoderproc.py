@@ -417,7 +417,7 @@ def what_waits_to_be_saved_holds_little_of_the_device() -> None:
 def what_the_engine_has_is_not_loaded() -> None:
     with a_daemon() as daemon:
         made = outputs("a")
-        s, metadata = _promised(daemon, made)
+        s, metadata = _pinned(daemon, made)
         w = worker(config(daemon, "ec_consumer"))
         cache = dict(made)
         w.bind_connector_metadata(metadata)
@@ -544,8 +544,8 @@ def nothing_is_written_after_the_time_of_its_room() -> None:
         assert asked == [working._SAVE_SECONDS] * 2
 
 
-def _promised(daemon: Standin, made: dict[str, torch.Tensor]) -> tuple[Any, Any]:
-    """What was stored, promised to an engine whose worker has not started."""
+def _pinned(daemon: Standin, made: dict[str, torch.Tensor]) -> tuple[Any, Any]:
+    """What was stored, pinned for an engine whose worker has not started."""
     w = worker(config(daemon))
     run(w, encoder.StepMetadata(0), made, consumes=False)
     w.shutdown()
@@ -558,7 +558,7 @@ def _promised(daemon: Standin, made: dict[str, torch.Tensor]) -> tuple[Any, Any]
 def a_worker_loads_without_the_daemon() -> None:
     with a_daemon() as daemon:
         made = outputs("a", "b")
-        _, metadata = _promised(daemon, made)
+        _, metadata = _pinned(daemon, made)
         daemon.stop()
         cache, _ = run(worker(config(daemon, "ec_consumer")), metadata, {})
         assert torch.equal(cache["a"], made["a"])
@@ -568,7 +568,7 @@ def a_worker_loads_without_the_daemon() -> None:
 def a_worker_loads_from_a_segment_that_was_replaced() -> None:
     with a_daemon() as daemon:
         made = outputs("a")
-        s, metadata = _promised(daemon, made)
+        s, metadata = _pinned(daemon, made)
         w = worker(config(daemon, "ec_consumer"))
         w._working().start()
         pathlib.Path("/dev/shm", daemon.segment).unlink()
@@ -582,7 +582,7 @@ def a_worker_loads_from_a_segment_that_was_replaced() -> None:
 def what_is_gone_is_asked_for_by_name() -> None:
     with a_daemon() as daemon:
         made = outputs("a")
-        _, metadata = _promised(daemon, made)
+        _, metadata = _pinned(daemon, made)
         daemon.stop()
         pathlib.Path("/dev/shm", daemon.segment).unlink()
         other = Standin(daemon.path, generation=2)
@@ -654,7 +654,7 @@ def _gone_but(mapped: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def what_is_gone_everywhere_ends_the_step_with_a_reason() -> None:
     with a_daemon() as daemon:
-        _, metadata = _promised(daemon, outputs("a"))
+        _, metadata = _pinned(daemon, outputs("a"))
         daemon.stop()
         pathlib.Path("/dev/shm", daemon.segment).unlink()
         w = worker(config(daemon, "ec_consumer", extra={"wait": 0.1}))

@@ -77,7 +77,7 @@ class Standin:
         self._thread.start()
 
     def stop(self) -> None:
-        """As after SIGKILL: what is in the segment and promised stays."""
+        """As after SIGKILL: what is in the segment and pinned stays."""
         if self._thread is not None:
             self._stop.set()
             self.hung.clear()

@@ -81,7 +81,7 @@ def names(*numbers: int, ranks: int = 1) -> set[str]:
     return {f"{CHAIN[n].hex()}.{rank}" for n in numbers for rank in range(ranks)}
 
 
-def test_what_is_promised_is_pinned_until_it_is_loaded(daemon: Standin, engine: Engine) -> None:
+def test_hit_is_pinned_until_it_is_loaded(daemon: Standin, engine: Engine) -> None:
     engine.put(0, 1, 2)
     assert engine.hits("r") == 3
     assert daemon.held() == names(0, 1, 2)
@@ -199,7 +199,7 @@ def test_a_block_is_there_with_all_its_parts(daemon: Standin) -> None:
     engine.put(1, rank=0)
     assert engine.hits("r") == 1
     engine.blocks.step()
-    assert daemon.held() == names(0, ranks=2), "the lonely part is released"
+    assert daemon.held() == names(0, ranks=2), "a block with one of its parts is released"
     assert len(engine.blocks.load(CHAIN[:1], "r")[0]) == 2
     engine.blocks.loaded(CHAIN[:1], "r")
     engine.end("r")
@@ -232,7 +232,7 @@ def test_a_daemon_that_is_away_has_nothing(daemon: Standin, engine: Engine) -> N
     engine.end("a", "b")
 
 
-def test_what_was_promised_is_loaded_without_the_daemon(daemon: Standin, engine: Engine) -> None:
+def test_what_was_pinned_is_loaded_without_the_daemon(daemon: Standin, engine: Engine) -> None:
     engine.put(0, 1)
     assert engine.hits("r") == 2
     daemon.stop()
@@ -281,7 +281,7 @@ def test_another_segment_has_other_places(daemon: Standin, engine: Engine) -> No
         other.close()
 
 
-def test_an_answer_of_a_connection_that_has_ended_is_no_promise(
+def test_an_answer_of_a_connection_that_has_ended_is_no_pin(
     daemon: Standin, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The watch connects the client to a daemon with a new segment, before an answer is looked at."""

@@ -666,7 +666,7 @@ def test_real_daemon(real: Daemon) -> None:
         (found,) = c.pin("l", ["a"], seconds=300)
         assert (found.status, found.size, found.note) == ("hit", 32, b"float32 4 2")
 
-        # SIGKILL: what is promised stays, and the same session goes on.
+        # SIGKILL: what is pinned stays, and the same session goes on.
         before = c.segment
         real.kill()
         assert not c.alive()

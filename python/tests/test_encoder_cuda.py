@@ -134,8 +134,8 @@ def test_pinned_mapping_of_a_segment_that_was_replaced(daemon: Standin) -> None:
     made = torch.randn(64, 64)
     daemon.put("a", made.numpy().tobytes(), "float32 64 64")
     w = worker(daemon, saves=False, pin=True)
-    promised = loads(w, daemon)
-    w.load(promised, {})
+    pinned = loads(w, daemon)
+    w.load(pinned, {})
     if not w._mappings._pinned:
         pytest.skip("the driver does not pin the mapping")
     others: list[Standin] = []

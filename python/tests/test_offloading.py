@@ -203,12 +203,12 @@ def test_nothing_is_written_after_the_time(daemon: Standin, monkeypatch: pytest.
 def test_a_segment_that_is_gone_ends_the_engine_with_a_reason(daemon: Standin) -> None:
     w = worker(daemon, tensors())
     w.store(1, ["a"], [""], [0])
-    promised = places(daemon, w, "a")
+    pinned = places(daemon, w, "a")
     late = worker(daemon, tensors())
     os.unlink(f"/dev/shm/{daemon.segment}")
-    w.load(2, promised, [1])  # it has the mapping
+    w.load(2, pinned, [1])  # it has the mapping
     with pytest.raises(RuntimeError, match="are leased, and this worker can't map the segment"):
-        late.load(1, promised, [0])
+        late.load(1, pinned, [0])
     with pytest.raises(ValueError, match="worker 0 can't map the daemon's segment"):
         late.start()
     w.close()

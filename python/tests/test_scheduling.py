@@ -79,7 +79,7 @@ def held(daemon: Standin) -> set[str]:
     return daemon.held()
 
 
-def test_hit_is_promised_loaded_and_released(daemon: Standin, scheduling: Scheduling) -> None:
+def test_hit_is_pinned_loaded_and_released(daemon: Standin, scheduling: Scheduling) -> None:
     at = daemon.put("a", DATA, NOTE)
     request = Request("r", "a", "b")
     assert scheduling.available(request, 0)
@@ -167,7 +167,7 @@ def test_many_requests_that_wait_are_one_call_a_step(
     assert held(daemon) == set()
 
 
-def test_what_was_promised_and_not_scheduled_is_released(
+def test_what_was_pinned_and_not_scheduled_is_released(
     daemon: Standin, scheduling: Scheduling
 ) -> None:
     daemon.put("a", DATA, NOTE)
@@ -178,7 +178,7 @@ def test_what_was_promised_and_not_scheduled_is_released(
     assert held(daemon) == set()
 
 
-def test_promise_of_a_request_that_waits_is_kept(daemon: Standin, scheduling: Scheduling) -> None:
+def test_pin_of_a_request_that_waits_is_kept(daemon: Standin, scheduling: Scheduling) -> None:
     daemon.put("a", DATA, NOTE)
     request = Request("r", "a")
     scheduling.available(request, 0)
@@ -293,7 +293,7 @@ def test_daemon_away_costs_a_miss(daemon: Standin, scheduling: Scheduling) -> No
     scheduling.finished("r")
 
 
-def test_promise_is_asked_for_anew_after_a_restart(daemon: Standin, scheduling: Scheduling) -> None:
+def test_pin_is_asked_for_anew_after_a_restart(daemon: Standin, scheduling: Scheduling) -> None:
     daemon.put("a", DATA, NOTE)
     request = Request("r", "a")
     scheduling.available(request, 0)
@@ -323,7 +323,7 @@ def test_gone_after_a_restart(daemon: Standin, scheduling: Scheduling) -> None:
     end(scheduling, request)
 
 
-def test_nothing_is_promised_of_a_daemon_that_is_gone(daemon: Standin, scheduling: Scheduling) -> None:
+def test_nothing_is_a_hit_of_a_daemon_that_is_gone(daemon: Standin, scheduling: Scheduling) -> None:
     daemon.put("a", DATA, NOTE)
     request = Request("r", "a")
     scheduling.available(request, 0)
@@ -398,7 +398,7 @@ def test_answer_is_of_its_own_segment_whatever_another_thread_meets(
             other.close()
 
 
-def test_segment_that_cannot_be_mapped_gives_no_promise(
+def test_segment_that_cannot_be_mapped_gives_no_hit(
     daemon: Standin, scheduling: Scheduling
 ) -> None:
     daemon.put("a", DATA, NOTE)
@@ -582,7 +582,7 @@ def test_old_releases_get_one_answer_for_an_item_that_is_there_twice(
     first, second = scheduling.has_all(request)
     assert first == second
     scheduling.allocated(request, 0)
-    assert bool(scheduling.step()[1]) == first, "what was promised is loaded"
+    assert bool(scheduling.step()[1]) == first, "what was pinned is loaded"
     daemon.start()
     scheduling._client._retry_at = 0
     monkeypatch.undo()

@@ -274,9 +274,9 @@ func (x *lease) resume(place int, f leasetable.Item) error {
 			it.object = tier.Object{Key: tier.Key{Name: fmt.Sprintf("(lost %d)", h.ID)}, Size: int64(h.Length) - lead}
 			it.lost = true
 		}
-		twin := x.find(it.object.Key)
-		ok = twin == nil
-		if twin != nil && twin.o == it.o {
+		duplicate := x.find(it.object.Key)
+		ok = duplicate == nil
+		if duplicate != nil && duplicate.o == it.o {
 			it.o = nil // two records of one object: the other one keeps it
 		}
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEncoderPromises: the scheduler has promised that images can be loaded, and the worker has not yet
+// TestEncoderPins: the scheduler has pinned images, and the worker has not yet
 // loaded them. Meanwhile the server is killed, all of its memory is asked for by others, the objects are
 // deleted, or all of its memory is lost.
-func TestEncoderPromises(t *testing.T) {
+func TestEncoderPins(t *testing.T) {
 	s := newCacheServer(t, "--size", "1MiB", "--max-held", "1MiB")
 	s.start()
 	e := newEncoder(t, encoderSetup{role: "ec_both", extra: map[string]any{"space": space}}, s)
