@@ -42,7 +42,7 @@ func (d *Directory) apply(id ID, name string, reports []Report) error {
 		if r.Evicted {
 			d.remove(l, r.Key)
 			if syncing && !d.remember(w.sync, r.Key) {
-				d.fail(w)
+				d.failSync(w)
 			}
 			continue
 		}
@@ -76,8 +76,8 @@ func (d *Directory) lost(l *location) {
 	l.worker.wants = "reports_lost"
 }
 
-// Lost tells that reports of a worker were lost, for sources that notice it themselves: all its locations are stale, and
-// those of which nothing has come yet.
+// Lost tells that reports of a worker were lost, for sources that notice it themselves: all its locations are
+// stale, and those of which nothing has come yet.
 func (d *Directory) Lost(id ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

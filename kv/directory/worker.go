@@ -7,17 +7,6 @@ import (
 	"time"
 )
 
-type worker struct {
-	Worker
-
-	instance  *instance
-	locations []*location
-	fresh     bool   // it has told everything since it began
-	away      bool   // see Away
-	wants     string // why a full synchronisation is wanted; empty if none is
-	sync      *fullSync
-}
-
 // ID is a worker of an instance.
 type ID struct {
 	Instance string
@@ -37,6 +26,17 @@ type Worker struct {
 	Heartbeat  time.Time // the last
 }
 
+type worker struct {
+	Worker
+
+	instance  *instance
+	locations []*location
+	fresh     bool   // it has told everything since it began
+	away      bool   // see Away
+	wants     string // why a full synchronisation is wanted; empty if none is
+	sync      *fullSync
+}
+
 // Register adds a worker that begins: it has no chunks, also where it was known before.
 func (d *Directory) Register(w Worker) error { return d.register(w, true, "") }
 
@@ -47,7 +47,7 @@ func (d *Directory) Heartbeat(w Worker) (reason string, err error) {
 	found := d.worker(w.ID)
 	if found != nil {
 		found.Heartbeat = d.o.Now()
-		d.failed(found)
+		d.expireSync(found)
 		reason = found.wants
 		if found.sync != nil && !found.sync.complete {
 			reason = "" // it is under way
@@ -87,7 +87,8 @@ func (d *Directory) register(w Worker, fresh bool, wants string) error {
 }
 
 func (i *instance) find(number int64) (at int, found bool) {
-	return slices.BinarySearchFunc(i.workers, number, func(w *worker, n int64) int { return cmp.Compare(w.ID.Worker, n) })
+	return slices.BinarySearchFunc(i.workers, number,
+		func(w *worker, n int64) int { return cmp.Compare(w.ID.Worker, n) })
 }
 
 // worker returns a worker, or nil. The caller has the lock.
@@ -154,8 +155,9 @@ func (d *Directory) Expire() (dropped int) {
 	return dropped
 }
 
-// Away tells whether a worker has gone with what it holds, for sources that know of it, as of a disk that comes back with
-// its host. Find does not name an instance of which a worker is away; reports about it are taken.
+// Away tells whether a worker has gone with what it holds, for sources that know of it, as of a disk that
+// comes back with its host. Find does not name an instance of which a worker is away; reports about it are
+// taken.
 func (d *Directory) Away(id ID, away bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -72,8 +72,8 @@ func (e statusError) Unwrap() error { return e.error }
 // action is what a path does with a request.
 type action func(q *http.Request, body []byte) (status int, answer any, err error)
 
-// large serves a path whose bodies and answers may be large. A few at a time are in memory, and a peer that does not send
-// or take one loses its place.
+// large serves a path whose bodies and answers may be large. A few at a time are in memory, and a peer that
+// does not send or take one loses its place.
 func (s *Server) large(do action) http.HandlerFunc {
 	return func(w http.ResponseWriter, q *http.Request) {
 		most := int64(smallBody)
@@ -142,7 +142,8 @@ func perform(do action, q *http.Request, body []byte) (int, []byte) {
 	case errors.Is(err, directory.ErrFull):
 		return encodeAnswer(http.StatusServiceUnavailable, map[string]string{"detail": err.Error()})
 	}
-	return encodeAnswer(http.StatusUnprocessableEntity, map[string]any{ // in the form that FastAPI has for a body that is wrong
+	// in the form that FastAPI has for a body that is wrong
+	return encodeAnswer(http.StatusUnprocessableEntity, map[string]any{
 		"detail": []any{map[string]any{"type": "value_error", "loc": []string{"body"}, "msg": err.Error()}},
 	})
 }

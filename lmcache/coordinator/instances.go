@@ -13,7 +13,8 @@ import (
 	"github.com/ringcache/ringcache/kv/directory"
 )
 
-var errInstances = fmt.Errorf("coordinator: %d instances are known, and no more can: %w", maxInstances, directory.ErrFull)
+var errInstances = fmt.Errorf("coordinator: %d instances are known, and no more can: %w", maxInstances,
+	directory.ErrFull)
 
 type instance struct {
 	instanceInfo
@@ -21,8 +22,8 @@ type instance struct {
 	heartbeat time.Time
 }
 
-// Expire drops the instances whose heartbeat is too old: what they hold in memory is gone. Call it from time to time. It
-// returns how many it dropped.
+// Expire drops the instances whose heartbeat is too old: what they hold in memory is gone. Call it from time
+// to time. It returns how many it dropped.
 func (s *Server) Expire() (dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,10 +54,12 @@ func (s *Server) register(_ *http.Request, body []byte) (int, any, error) {
 	for k, v := range q.Metadata {
 		size += len(k) + len(v)
 	}
-	if q.IP == "" || q.Instance == sharedHolder || len(q.IP) > maxName || len(q.Instance) > maxName || size > maxMetadata {
+	if q.IP == "" || q.Instance == sharedHolder || len(q.IP) > maxName || len(q.Instance) > maxName ||
+		size > maxMetadata {
 		return 0, nil, invalid("ip is empty, or a text is too long")
 	}
-	if q.Port < 1 || q.Port > 65535 || q.QueuePort < 0 || q.QueuePort > 65535 || q.ChunkSize != nil && *q.ChunkSize < 1 {
+	if q.Port < 1 || q.Port > 65535 || q.QueuePort < 0 || q.QueuePort > 65535 ||
+		q.ChunkSize != nil && *q.ChunkSize < 1 {
 		return 0, nil, invalid("http_port, mq_port or chunk_size is none")
 	}
 	if q.Instance == "" {
@@ -78,7 +81,8 @@ func (s *Server) register(_ *http.Request, body []byte) (int, any, error) {
 	}
 	now := s.o.Now()
 	s.instances[q.Instance] = &instance{instanceInfo{
-		Instance: q.Instance, IP: q.IP, Port: q.Port, Registered: float64(now.UnixMicro()) / 1e6, Metadata: q.Metadata, PeerURL: q.PeerURL, QueuePort: q.QueuePort,
+		Instance: q.Instance, IP: q.IP, Port: q.Port, Registered: float64(now.UnixMicro()) / 1e6,
+		Metadata: q.Metadata, PeerURL: q.PeerURL, QueuePort: q.QueuePort,
 	}, now}
 	s.gate.back(q.Instance)
 	return http.StatusOK, registerResponse{q.Instance, again}, nil
@@ -141,7 +145,8 @@ func (s *Server) bindTo(size int) error {
 	case s.bound && size == s.chunk:
 		return nil
 	case s.bound:
-		return conflict("Coordinator is already bound to chunk size %d; use a separate coordinator for a fleet requiring chunk size %d", s.chunk, size)
+		return conflict("Coordinator is already bound to chunk size %d; "+
+			"use a separate coordinator for a fleet requiring chunk size %d", s.chunk, size)
 	case size < s.o.ChunkTokens:
 		return conflict("Chunk size %d is smaller than the coordinator's configured minimum %d", size, s.o.ChunkTokens)
 	}

@@ -29,7 +29,8 @@ func (s *Server) chain(q lookupRequest) (c *kv.Chain, world int, err error) {
 		return nil, 0, invalid("'model_name' is required with 'token_ids'")
 	}
 	if len(q.Tokens) > maxTokens {
-		return nil, 0, statusError{http.StatusBadRequest, fmt.Errorf("too many token_ids in a single request (limit=%d, got=%d)", maxTokens, len(q.Tokens))}
+		return nil, 0, statusError{http.StatusBadRequest,
+			fmt.Errorf("too many token_ids in a single request (limit=%d, got=%d)", maxTokens, len(q.Tokens))}
 	}
 	if err := (kv.ObjectKey{Hash: []byte{0}, Model: q.Model, Salt: q.Salt}).Validate(); err != nil {
 		return nil, 0, statusError{http.StatusBadRequest, err}
@@ -95,7 +96,8 @@ func (s *Server) lookup(_ *http.Request, body []byte) (int, any, error) {
 		return 0, nil, err
 	}
 	if r.Chunks = c.Len(); r.Chunks*world > maxResults {
-		return 0, nil, statusError{http.StatusBadRequest, fmt.Errorf("%d chunks of %d workers; %d keys are the most", r.Chunks, world, maxResults)}
+		return 0, nil, statusError{http.StatusBadRequest,
+			fmt.Errorf("%d chunks of %d workers; %d keys are the most", r.Chunks, world, maxResults)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +114,9 @@ func (s *Server) lookup(_ *http.Request, body []byte) (int, any, error) {
 
 // Longest returns which instances hold the longest prefixes of a request: of each chunk the objects of all workers of a
 // model, in group 0. In what it returns, Chunks counts chunks, not objects.
-func (s *Server) Longest(model string, world int, salt string, tokens []int64, most int) ([]directory.Prefix, int, error) {
+func (s *Server) Longest(
+	model string, world int, salt string, tokens []int64, most int,
+) (found []directory.Prefix, chunks int, err error) {
 	c, world, err := s.chain(lookupRequest{Model: model, World: &world, Salt: salt, Tokens: tokens})
 	if err != nil {
 		return nil, 0, err
@@ -130,7 +134,7 @@ func (s *Server) Longest(model string, world int, salt string, tokens []int64, m
 			keys = append(keys, directory.KeyOf(space, c.Hash(i)))
 		}
 	}
-	found := s.o.Directory.Find(keys, directory.Query{Most: most})
+	found = s.o.Directory.Find(keys, directory.Query{Most: most})
 	for i := range found {
 		found[i].Chunks /= world
 		for j := range found[i].Places {
@@ -161,7 +165,9 @@ func (s *Server) longest(_ *http.Request, body []byte) (int, any, error) {
 	s.mu.Unlock()
 	r := longestResponse{Chunks: chunks, Instances: []instanceHold{}}
 	for _, p := range found {
-		h := instanceHold{Instance: p.Instance, Chunks: p.Chunks, Tokens: p.Chunks * size, Places: map[string]int{}, Stale: p.Stale}
+		h := instanceHold{
+			Instance: p.Instance, Chunks: p.Chunks, Tokens: p.Chunks * size, Places: map[string]int{}, Stale: p.Stale,
+		}
 		for _, at := range p.Places {
 			h.Places[at.Location] = at.Chunks
 		}
@@ -203,7 +209,8 @@ func (s *Server) list(q *http.Request, _ []byte) (int, any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.index.list(func(p place) bool {
-		return (tier == "all" || p.Tier == tier) && (v.Get("instance_id") == "" || p.Instance == v.Get("instance_id")) &&
+		return (tier == "all" || p.Tier == tier) &&
+			(v.Get("instance_id") == "" || p.Instance == v.Get("instance_id")) &&
 			(v.Get("backend") == "" || p.Backend == v.Get("backend"))
 	}, offset, limit)
 	if !ok {

@@ -75,7 +75,8 @@ func New(o Options) (*Server, error) {
 	}
 	x := newIndex(o.Directory, o.MaxObjects)
 	return &Server{
-		o: o, bodies: make(chan struct{}, atOnce), turns: make(chan struct{}, atOnce), index: x, gate: &gate{x, map[string]*stream{}, map[string]int64{}},
+		o: o, bodies: make(chan struct{}, atOnce), turns: make(chan struct{}, atOnce), index: x,
+		gate:      &gate{x, map[string]*stream{}, map[string]int64{}},
 		instances: map[string]*instance{}, hasher: h, chunk: o.ChunkTokens,
 	}, nil
 }
