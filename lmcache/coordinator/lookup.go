@@ -17,10 +17,9 @@ var errLarge = statusError{http.StatusBadRequest, errors.New("the answer would b
 
 // chain returns the hashes of the chunks of tokens.
 func (s *Server) chain(q lookupRequest) (c *kv.Chain, world int, err error) {
+	world = 1
 	if q.World != nil {
 		world = *q.World
-	} else {
-		world = 1
 	}
 	if world < 1 || world > maxWorld {
 		return nil, 0, invalid("world_size is %d", world)
