@@ -69,7 +69,7 @@ func verdict(s inspect.Summary) error {
 type inspectCommand struct {
 	segmentArgs
 	Find  string `placeholder:"TEXT" help:"Only objects whose key has this text."`
-	State string `enum:",evictable,in use,reserved,retired,unknown,damaged" default:"" help:"Only objects like this."`
+	State string `enum:",evictable,in use,reserved,retired,unknown,damaged" default:"" help:"Objects of this state."`
 	Sort  string `enum:"size,age,address,reads" default:"size" help:"Order of the objects in the table: ${enum}."`
 	Limit int    `default:"20" help:"Most objects in the table; 0 is all, in the order of the segment's own table."`
 	JSON  bool   `name:"json" help:"Print one JSON object, with all objects, in no order."`

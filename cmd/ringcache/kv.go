@@ -36,7 +36,7 @@ command line is wrong.`
 
 // daemonSocket is where a command finds the daemon.
 type daemonSocket struct {
-	Socket string `type:"path" placeholder:"PATH" help:"Socket of the daemon; else RINGCACHE_SOCKET, or by --config."`
+	Socket string `type:"path" placeholder:"PATH" help:"Socket of the daemon; else by RINGCACHE_SOCKET or --config."`
 	Config string `type:"path" placeholder:"FILE" help:"Configuration of the daemon; else that of RINGCACHE_CONFIG."`
 }
 

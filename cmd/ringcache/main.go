@@ -21,7 +21,7 @@ type commands struct {
 	Inspect inspectCommand `cmd:"" help:"Show a segment: geometry, objects, counters, and who keeps what."`
 	Map     mapCommand     `cmd:"" help:"Draw the memory of a segment, in the terminal or as SVG."`
 	Top     topCommand     `cmd:"" help:"Watch a daemon or a segment in the terminal."`
-	Doctor  doctorCommand  `cmd:"" help:"Look for what is wrong with this machine, and print its repair."`
+	Doctor  doctorCommand  `cmd:"" help:"Find what is wrong with this machine, and print commands that repair it."`
 	Check   checkCommand   `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
 	Sweep   sweepCommand   `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
 	Tier    tierCommand    `cmd:"" help:"List, read, verify, copy and remove objects of a folder, segment or Redis."`
