@@ -26,9 +26,9 @@ type blendCommand struct {
 
 // Help is the end of ringcache blend --help.
 func (blendCommand) Help() string {
-	return `Says which chunks of a prompt a level has, at any place, and what is left to compute if they are moved there and the
-tokens that deviate most are computed again (CacheBlend). It reads the list of objects, and no KV. LEVEL is as for
-ringcache tier. Chunks are stored by package blend/chunks; objects without its notes are not considered.
+	return `Says which chunks of a prompt a level has, at any place, and what is left to compute if they are moved
+there and the tokens that deviate most are computed again (CacheBlend). It reads the list of objects, and no KV. LEVEL
+is as for ringcache tier. Chunks are stored by package blend/chunks; objects without its notes are not considered.
 
 Work is estimated by formula: 2 operations for each weight that a token meets, and 4 for each element of its queries
 and each token that it attends to. No time is predicted, and nothing is said about answers: see docs/blend.md.`
@@ -109,12 +109,15 @@ func printExplanation(out io.Writer, e chunks.Explanation) error {
 	for _, n := range e.Rows {
 		rows += int64(n)
 	}
-	fmt.Fprintf(out, "found %d of %d tokens in %d chunks; %d from the first on are exact\n", found, e.Tokens, len(e.Chunks), e.Exact)
-	fmt.Fprintf(out, "computed by layer: %d tokens; %d of %d in all\n", e.Rows, rows, int64(e.Tokens)*int64(e.Shape.Layers))
+	fmt.Fprintf(out, "found %d of %d tokens in %d chunks; %d from the first on are exact\n", found, e.Tokens,
+		len(e.Chunks), e.Exact)
+	fmt.Fprintf(out, "computed by layer: %d tokens; %d of %d in all\n", e.Rows, rows,
+		int64(e.Tokens)*int64(e.Shape.Layers))
 	_, err := fmt.Fprintf(out, "moved: %d bytes, of which %d are rotated\n", e.Moved, e.Rotated)
 	if e.Prefill.FLOPs > 0 && err == nil {
-		_, err = fmt.Fprintf(out, "estimated work: %.3g operations, %.0f%% of the prefill behind the exact tokens (%.3g), %.0f%% of a whole one (%.3g)\n",
-			e.Blend.FLOPs, 100*e.Blend.FLOPs/e.Prefixed.FLOPs, e.Prefixed.FLOPs, 100*e.Blend.FLOPs/e.Prefill.FLOPs, e.Prefill.FLOPs)
+		_, err = fmt.Fprintf(out, "estimated work: %.3g operations, "+
+			"%.0f%% of the prefill behind the exact tokens (%.3g), %.0f%% of a whole one (%.3g)\n", e.Blend.FLOPs,
+			100*e.Blend.FLOPs/e.Prefixed.FLOPs, e.Prefixed.FLOPs, 100*e.Blend.FLOPs/e.Prefill.FLOPs, e.Prefill.FLOPs)
 	}
 	return err
 }

@@ -30,14 +30,16 @@ func TestBlend(t *testing.T) {
 	store, err := tier.Open(t.Context(), tier.Options{Memory: m, Lower: []tier.Lower{{Level: d, Write: tier.Through}}})
 	require.NoError(t, err)
 	shape := blend.Shape{Layers: 4, Heads: 2, HeadDim: 8, DType: rope.BF16}
-	library, err := chunks.Open(t.Context(), chunks.Options{Store: store, Space: "kv.m", Shape: shape, Scheme: kv.Scheme{ChunkTokens: 4}})
+	library, err := chunks.Open(t.Context(),
+		chunks.Options{Store: store, Space: "kv.m", Shape: shape, Scheme: kv.Scheme{ChunkTokens: 4}})
 	require.NoError(t, err)
 	for _, tokens := range [][]int64{{1, 2, 3, 4}, {5, 6, 7, 8}, {9, 9, 9, 9}} {
 		bytes, err := blend.New(shape, 4)
 		require.NoError(t, err)
 		require.NoError(t, library.Put(t.Context(), tokens, blend.Chunk{KV: bytes}))
 	}
-	evil, err := chunks.Open(t.Context(), chunks.Options{Store: store, Space: "kv.\x1b[31mEVIL\n", Shape: shape, Scheme: kv.Scheme{ChunkTokens: 4}})
+	evil, err := chunks.Open(t.Context(),
+		chunks.Options{Store: store, Space: "kv.\x1b[31mEVIL\n", Shape: shape, Scheme: kv.Scheme{ChunkTokens: 4}})
 	require.NoError(t, err)
 	bytes, err := blend.New(shape, 4)
 	require.NoError(t, err)
@@ -49,9 +51,11 @@ func TestBlend(t *testing.T) {
 
 	prompt := []string{"1", "2", "3", "4", "0", "5", "6", "7", "8", "0", "0"}
 	config := filepath.Join(t.TempDir(), "config.json")
-	require.NoError(t, os.WriteFile(config, []byte(`{"num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2,
+	require.NoError(t, os.WriteFile(config, []byte(`{"num_hidden_layers": 4, "hidden_size": 32,
+		"num_attention_heads": 4, "num_key_value_heads": 2,
 		"head_dim": 8, "intermediate_size": 64, "vocab_size": 100}`), 0o600))
-	out, errOut, code := ringcache(t, append([]string{"blend", "--query", "1", "--ratio", "0.4", "--model", config, folder}, prompt...)...)
+	args := []string{"blend", "--query", "1", "--ratio", "0.4", "--model", config, folder}
+	out, errOut, code := ringcache(t, append(args, prompt...)...)
 	require.Zero(t, code, errOut)
 	require.Regexp(t, `space kv.m: 3 chunks of 4 tokens, 4 layers of 2 heads of 8 bfloat16
 FROM  TO  TOKENS  CHUNK             WAS AT

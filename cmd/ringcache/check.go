@@ -108,6 +108,7 @@ func printReport(w io.Writer, r *check.Report) error {
 		readers += fmt.Sprintf(" (and %d by readers that died)", r.DeadReaders)
 	}
 	_, err := fmt.Fprintf(w, "%s: %s of %s, %s: %d chunks with %s checked, %d too busy to check, %s, %d findings\n",
-		printable(r.Segment), r.Policy, printable(r.Format), state, r.Chunks, sizes.Text(r.Bytes), r.Busy, readers, len(r.Findings))
+		printable(r.Segment), r.Policy, printable(r.Format), state, r.Chunks, sizes.Text(r.Bytes),
+		r.Busy, readers, len(r.Findings))
 	return err
 }

@@ -45,7 +45,8 @@ func TestCommandsPage(t *testing.T) {
 			page.WriteString(strings.TrimRight("    "+l, " ") + "\n")
 		}
 		if os.Getenv("RINGCACHE_TEST_UPDATE_PAGE") == "" {
-			require.Equal(t, masked(below), masked(got), "what the page has below `ringcache %s`, and what is printed", text)
+			require.Equal(t, masked(below), masked(got),
+				"what the page has below `ringcache %s`, and what is printed", text)
 		}
 		ran++
 	}

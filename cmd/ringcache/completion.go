@@ -20,7 +20,8 @@ type completionCommand struct {
 
 // Help is the end of ringcache completion --help.
 func (completionCommand) Help() string {
-	return `The script asks ringcache itself for what can stand at the cursor, so it need not be made anew with a new release.
+	return `The script asks ringcache itself for what can stand at the cursor, so it need not be made anew with a new
+release.
 
   bash: ringcache completion bash > ~/.local/share/bash-completion/completions/ringcache
   zsh:  ringcache completion zsh > "${fpath[1]}/_ringcache"
@@ -47,7 +48,7 @@ func (c completionCommand) Run() error {
 var shells embed.FS
 
 type completeCommand struct {
-	Words []string `arg:"" optional:"" passthrough:"" help:"The words up to the cursor, the last one as far as it is there."`
+	Words []string `arg:"" optional:"" passthrough:"" help:"The words up to the cursor; the last one may be a part."`
 }
 
 // Run prints what can stand in the place of the last word.

@@ -23,7 +23,8 @@ func TestComplete(t *testing.T) {
 	parser, err := kong.New(newCommands(), options()...)
 	require.NoError(t, err)
 	for line, want := range map[string]string{
-		"":                                      "serve agent ls inspect map top doctor check sweep tier blend kv directory migrate lmcache-config warm fuzz completion man",
+		"": "serve agent ls inspect map top doctor check sweep tier " +
+			"blend kv directory migrate lmcache-config warm fuzz completion man",
 		"in":                                    "inspect",
 		"tier ":                                 "ls get verify copy rm",
 		"tier v":                                "verify",

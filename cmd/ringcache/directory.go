@@ -23,27 +23,30 @@ import (
 )
 
 type directoryCommand struct {
-	HTTP      string   `name:"http" default:"127.0.0.1:9300" placeholder:"HOST:PORT" help:"Where LMCache's servers (0.5.7) send events, and routers ask. /metrics is there, too. Default ${default}."`
-	Pull      string   `placeholder:"HOST:PORT" help:"LMCache's controller: where workers of the in-process engine push (controller_pull_url)."`
-	Reply     string   `placeholder:"HOST:PORT" help:"LMCache's controller: where requests are answered (controller_reply_url)."`
-	Heartbeat string   `placeholder:"HOST:PORT" help:"LMCache's controller: where heartbeats are answered. Workers are told of it."`
-	Events    []string `sep:"none" placeholder:"SOURCE" help:"KV events of a vLLM engine: ENDPOINT,instance=NAME,model=NAME, and ,replay=ENDPOINT if it has one. May be repeated."`
+	HTTP      string   `default:"127.0.0.1:9300" help:"Address for LMCache's servers (0.5.7), routers and /metrics."`
+	Pull      string   `placeholder:"HOST:PORT" help:"LMCache's controller: where workers push (controller_pull_url)."`
+	Reply     string   `placeholder:"HOST:PORT" help:"LMCache's controller: where it answers (controller_reply_url)."`
+	Heartbeat string   `placeholder:"HOST:PORT" help:"LMCache's controller: heartbeats. Workers are told of it."`
+	Events    []string `sep:"none" placeholder:"SOURCE" help:"KV events of a vLLM engine. May be repeated."`
 
-	ChunkSize      int           `default:"256" help:"Tokens of a chunk, as LMCache has it. Default ${default}."`
-	Hash           kv.Algorithm  `default:"builtin" help:"How workers of the in-process engine hash chunks: builtin, sha256_cbor or xxhash_cbor. Default ${default}."`
-	Seed           string        `default:"0" help:"PYTHONHASHSEED of these workers. Default ${default}."`
-	Timeout        time.Duration `default:"2m" help:"How long after its last heartbeat a worker of the controller is dropped. Default ${default}."`
-	MaxEntries     int           `default:"67108864" help:"The most entries of a chunk and a place, for each of controller, coordinator and events; each takes about 40 bytes. Default ${default}."`
-	MaxObjects     int           `default:"1048576" help:"The most objects of LMCache's servers of which sizes and tokens are kept. Default ${default}."`
-	MaxWorkers     int           `default:"16384" help:"The most workers. Default ${default}."`
-	MaxConnections int           `default:"4096" help:"The most connections of HTTP; for one more, one that waits for no answer is closed. Default ${default}."`
+	ChunkSize      int           `default:"256" help:"Tokens of a chunk, as LMCache has it."`
+	Hash           kv.Algorithm  `default:"builtin" help:"Hash of the workers: builtin, sha256_cbor or xxhash_cbor."`
+	Seed           string        `default:"0" help:"PYTHONHASHSEED of the workers."`
+	Timeout        time.Duration `default:"2m" help:"Longest time without a heartbeat of a worker."`
+	MaxEntries     int           `default:"67108864" help:"The most entries, of about 40 bytes each."`
+	MaxObjects     int           `default:"1048576" help:"The most objects of which sizes and tokens are kept."`
+	MaxWorkers     int           `default:"16384" help:"The most workers."`
+	MaxConnections int           `default:"4096" help:"The most connections of HTTP. For one more an idle one ends."`
 	ErrorsToLog    bool          `name:"log" negatable:"" default:"true" help:"Log to standard error."`
 }
 
 // Help is the end of ringcache directory --help.
 func (directoryCommand) Help() string {
-	return `It knows which engines hold which chunks of KV, and answers who holds the longest prefix of a prompt. Workers of
-LMCache report to it as to LMCache's own controller or coordinator, and it follows the KV events of vLLM.
+	return `It knows which engines hold which chunks of KV, and answers who holds the longest prefix of a prompt.
+Workers of LMCache's in-process engine report to it as to LMCache's own controller, servers of 0.5.7 as to its
+coordinator, and it follows the KV events of vLLM. SOURCE is ENDPOINT,instance=NAME,model=NAME, and
+also ,replay=ENDPOINT if the engine has such an endpoint. Controller, coordinator and events have --max-entries each;
+an entry is a chunk at a place.
 
 It has no authentication, as LMCache's own have none: let only engines and routers reach its addresses. Nothing is
 kept on a disk. After a restart workers of the controller tell all that they have, and so do engines with a replay
@@ -79,7 +82,9 @@ func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(
 	}
 	faces := map[string]*directory.Directory{}
 	for _, face := range []string{"controller", "coordinator", "events"} {
-		faces[face] = directory.New(directory.Options{MaxWorkers: c.MaxWorkers, MaxEntries: c.MaxEntries, Timeout: c.Timeout})
+		faces[face] = directory.New(directory.Options{
+			MaxWorkers: c.MaxWorkers, MaxEntries: c.MaxEntries, Timeout: c.Timeout,
+		})
 	}
 	// Workers are told of the socket for heartbeats, so it is there before any of them is answered.
 	listeners := map[string]net.Listener{}
@@ -89,7 +94,9 @@ func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(
 		}
 	}()
 	addrs := map[string]string{}
-	for name, addr := range map[string]string{"heartbeat": c.Heartbeat, "pull": c.Pull, "reply": c.Reply, "http": c.HTTP} {
+	for name, addr := range map[string]string{
+		"heartbeat": c.Heartbeat, "pull": c.Pull, "reply": c.Reply, "http": c.HTTP,
+	} {
 		if addr == "" {
 			continue
 		}
@@ -100,12 +107,16 @@ func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(
 		addrs[name] = listeners[name].Addr().String()
 		log.Info("listening", "what", name, "address", addrs[name])
 	}
-	web, err := coordinator.New(coordinator.Options{Directory: faces["coordinator"], ChunkTokens: c.ChunkSize, MaxObjects: c.MaxObjects})
+	web, err := coordinator.New(coordinator.Options{
+		Directory: faces["coordinator"], ChunkTokens: c.ChunkSize, MaxObjects: c.MaxObjects,
+	})
 	if err != nil {
 		return err
 	}
 	scheme := kv.Scheme{Algorithm: c.Hash, ChunkTokens: c.ChunkSize, Seed: c.Seed, Legacy: true, KeepTail: true}
-	workers, err := controller.New(controller.Options{Directory: faces["controller"], Scheme: scheme, Heartbeat: addrs["heartbeat"], Logger: log})
+	workers, err := controller.New(controller.Options{
+		Directory: faces["controller"], Scheme: scheme, Heartbeat: addrs["heartbeat"], Logger: log,
+	})
 	if err != nil {
 		return err
 	}
@@ -114,8 +125,9 @@ func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(
 	mux.Handle("POST /events/longest", kvevents.Handler(faces["events"]))
 	mux.Handle("/", web.Handler())
 	server := &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog:  slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ConnState: newConnections(c.MaxConnections).state,
 	}
 
@@ -131,7 +143,8 @@ func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(
 	}
 	for name, l := range listeners {
 		serve := map[string]func(net.Listener) error{
-			"heartbeat": workers.ServeHeartbeat, "pull": workers.ServePull, "reply": workers.ServeReply, "http": server.Serve,
+			"heartbeat": workers.ServeHeartbeat, "pull": workers.ServePull,
+			"reply": workers.ServeReply, "http": server.Serve,
 		}[name]
 		begin(name, func() error { return serve(l) })
 	}
@@ -227,14 +240,16 @@ func (l *connections) state(c net.Conn, state http.ConnState) {
 }
 
 // directoryMetrics are what /metrics has.
-func directoryMetrics(faces map[string]*directory.Directory, web *coordinator.Server, workers *controller.Server) *prometheus.Registry {
+func directoryMetrics(
+	faces map[string]*directory.Directory, web *coordinator.Server, workers *controller.Server,
+) *prometheus.Registry {
 	g := prometheus.NewRegistry()
 	add := func(name, help string, counter bool, labels prometheus.Labels, value func() float64) {
-		name = "ringcache_directory_" + name
+		o := prometheus.Opts{Name: "ringcache_directory_" + name, Help: help, ConstLabels: labels}
 		if counter {
-			g.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value))
+			g.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts(o), value))
 		} else {
-			g.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
+			g.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts(o), value))
 		}
 	}
 	for _, m := range []struct {
@@ -242,19 +257,28 @@ func directoryMetrics(faces map[string]*directory.Directory, web *coordinator.Se
 		counter    bool
 		value      func(directory.Counts) float64
 	}{
-		{"instances", "Instances that have workers.", false, func(c directory.Counts) float64 { return float64(c.Instances) }},
-		{"workers", "Workers that are registered.", false, func(c directory.Counts) float64 { return float64(c.Workers) }},
+		{"instances", "Instances that have workers.", false,
+			func(c directory.Counts) float64 { return float64(c.Instances) }},
+		{"workers", "Workers that are registered.", false,
+			func(c directory.Counts) float64 { return float64(c.Workers) }},
 		{"chunks", "Chunks that somebody holds.", false, func(c directory.Counts) float64 { return float64(c.Chunks) }},
-		{"entries", "Entries of a chunk and a place.", false, func(c directory.Counts) float64 { return float64(c.Entries) }},
-		{"admitted_total", "Reports of a chunk that came.", true, func(c directory.Counts) float64 { return float64(c.Admitted) }},
-		{"evicted_total", "Reports of a chunk that went.", true, func(c directory.Counts) float64 { return float64(c.Evicted) }},
-		{"gaps_total", "Places where reports were lost.", true, func(c directory.Counts) float64 { return float64(c.Gaps) }},
-		{"refused_total", "Reports for which there was no room.", true, func(c directory.Counts) float64 { return float64(c.Refused) }},
-		{"expired_total", "Workers that were dropped without a heartbeat.", true, func(c directory.Counts) float64 { return float64(c.Expired) }},
+		{"entries", "Entries of a chunk and a place.", false,
+			func(c directory.Counts) float64 { return float64(c.Entries) }},
+		{"admitted_total", "Reports of a chunk that came.", true,
+			func(c directory.Counts) float64 { return float64(c.Admitted) }},
+		{"evicted_total", "Reports of a chunk that went.", true,
+			func(c directory.Counts) float64 { return float64(c.Evicted) }},
+		{"gaps_total", "Places where reports were lost.", true,
+			func(c directory.Counts) float64 { return float64(c.Gaps) }},
+		{"refused_total", "Reports for which there was no room.", true,
+			func(c directory.Counts) float64 { return float64(c.Refused) }},
+		{"expired_total", "Workers that were dropped without a heartbeat.", true,
+			func(c directory.Counts) float64 { return float64(c.Expired) }},
 		{"synced_total", "Full synchronisations.", true, func(c directory.Counts) float64 { return float64(c.Synced) }},
 	} {
 		for face, d := range faces {
-			add(m.name, m.help, m.counter, prometheus.Labels{"face": face}, func() float64 { return m.value(d.Counts()) })
+			add(m.name, m.help, m.counter, prometheus.Labels{"face": face},
+				func() float64 { return m.value(d.Counts()) })
 		}
 	}
 	for _, m := range []struct {
@@ -262,15 +286,24 @@ func directoryMetrics(faces map[string]*directory.Directory, web *coordinator.Se
 		counter    bool
 		value      func() float64
 	}{
-		{"controller_connections", "Connections of the controller's sockets.", false, func() float64 { return float64(workers.Counts().Connections) }},
-		{"controller_messages_total", "Messages to the controller.", true, func() float64 { return float64(workers.Counts().Messages) }},
-		{"controller_refused_total", "Messages and connections that the controller refused.", true, func() float64 { return float64(workers.Counts().Refused) }},
-		{"coordinator_applied_total", "Batches of events that were applied.", true, func() float64 { return float64(web.Counts().Applied) }},
-		{"coordinator_duplicates_total", "Batches of events that had come before.", true, func() float64 { return float64(web.Counts().Duplicates) }},
-		{"coordinator_stale_total", "Batches of events of an ended incarnation.", true, func() float64 { return float64(web.Counts().Stale) }},
-		{"coordinator_objects", "Objects of which sizes and tokens are kept.", false, func() float64 { return float64(web.Counts().Objects) }},
-		{"coordinator_full_total", "Objects for which there was no room.", true, func() float64 { return float64(web.Counts().Full) }},
-		{"coordinator_streams_with_gap", "Instances that have lost events since they began.", false, func() float64 { return float64(web.Counts().StreamsWithGap) }},
+		{"controller_connections", "Connections of the controller's sockets.", false,
+			func() float64 { return float64(workers.Counts().Connections) }},
+		{"controller_messages_total", "Messages to the controller.", true,
+			func() float64 { return float64(workers.Counts().Messages) }},
+		{"controller_refused_total", "Messages and connections that the controller refused.", true,
+			func() float64 { return float64(workers.Counts().Refused) }},
+		{"coordinator_applied_total", "Batches of events that were applied.", true,
+			func() float64 { return float64(web.Counts().Applied) }},
+		{"coordinator_duplicates_total", "Batches of events that had come before.", true,
+			func() float64 { return float64(web.Counts().Duplicates) }},
+		{"coordinator_stale_total", "Batches of events of an ended incarnation.", true,
+			func() float64 { return float64(web.Counts().Stale) }},
+		{"coordinator_objects", "Objects of which sizes and tokens are kept.", false,
+			func() float64 { return float64(web.Counts().Objects) }},
+		{"coordinator_full_total", "Objects for which there was no room.", true,
+			func() float64 { return float64(web.Counts().Full) }},
+		{"coordinator_streams_with_gap", "Instances that have lost events since they began.", false,
+			func() float64 { return float64(web.Counts().StreamsWithGap) }},
 	} {
 		add(m.name, m.help, m.counter, nil, m.value)
 	}

@@ -65,8 +65,8 @@ func (d *killedDirectory) http(method, path string, body any) (status int, answe
 
 const killedKeys = 48
 
-// reportingWorker is a worker of LMCache's in-process engine: it pushes reports and does what the answers to its heartbeats
-// want. It never registers again.
+// reportingWorker is a worker of LMCache's in-process engine: it pushes reports and does what the answers to
+// its heartbeats want. It never registers again.
 type reportingWorker struct {
 	d      *killedDirectory
 	chunks [killedKeys]bool
@@ -155,7 +155,8 @@ func (w *reportingWorker) keys(here bool) (all []any) {
 // heal sends heartbeats, and all that the worker has when it is asked for it, until nothing is wanted.
 func (w *reportingWorker) heal(reports func()) {
 	for {
-		beat := w.ask("heartbeat", "HeartbeatMsg", map[string]any{"ip": "127.0.0.1", "port": 1, "peer_init_url": "here:1"})
+		beat := w.ask("heartbeat", "HeartbeatMsg",
+			map[string]any{"ip": "127.0.0.1", "port": 1, "peer_init_url": "here:1"})
 		if len(beat["commands"].([]any)) == 0 {
 			return
 		}
@@ -281,7 +282,8 @@ func (e *engine) publish(block int) {
 	if e.blocks[block] {
 		kind = "BlockStored"
 	}
-	b, err := msgp.AppendIntf(nil, []any{float64(len(e.batches)), []any{map[string]any{"type": kind, "block_hashes": []any{block + 1}}}})
+	b, err := msgp.AppendIntf(nil,
+		[]any{float64(len(e.batches)), []any{map[string]any{"type": kind, "block_hashes": []any{block + 1}}}})
 	require.NoError(e.t, err)
 	number := binary.BigEndian.AppendUint64(nil, uint64(len(e.batches)))
 	e.batches = append(e.batches, b)
@@ -313,7 +315,8 @@ func (e *engine) hashes(here bool) (all []string) {
 // held returns how many of blocks the directory says that the engine has, from the first one on, and whether it is
 // stale.
 func (e *engine) held(d *killedDirectory, hashes ...string) (n int, stale bool) {
-	status, answer := d.http(http.MethodPost, "/events/longest", map[string]any{"model_name": "m", "block_hashes": hashes})
+	status, answer := d.http(http.MethodPost, "/events/longest",
+		map[string]any{"model_name": "m", "block_hashes": hashes})
 	require.Equal(e.t, http.StatusOK, status)
 	for _, i := range answer["instances"].([]any) {
 		i := i.(map[string]any)
@@ -322,13 +325,14 @@ func (e *engine) held(d *killedDirectory, hashes ...string) (n int, stale bool) 
 	return n, stale
 }
 
-// TestDirectoryKills: a directory that is killed under reports and begins anew says what is true again: of workers of the
-// controller by a heartbeat and a full synchronisation, of vLLM by the replay. A server of 0.5.7 is known with its next
-// events, and stale.
+// TestDirectoryKills: a directory that is killed under reports and begins anew says what is true again: of
+// workers of the controller by a heartbeat and a full synchronisation, of vLLM by the replay. A server of
+// 0.5.7 is known with its next events, and stale.
 func TestDirectoryKills(t *testing.T) {
 	d := &killedDirectory{t: t, addrs: map[string]string{}}
 	e := newEngine(t)
-	d.args = []string{"directory", "--no-log", "--events", "tcp://" + e.addrs[0] + ",instance=pod,model=m,replay=tcp://" + e.addrs[1]}
+	source := "tcp://" + e.addrs[0] + ",instance=pod,model=m,replay=tcp://" + e.addrs[1]
+	d.args = []string{"directory", "--no-log", "--events", source}
 	for _, name := range []string{"http", "pull", "reply", "heartbeat"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -391,7 +395,8 @@ func TestDirectoryKills(t *testing.T) {
 		status, _ = d.http(http.MethodPost, "/instances", server)
 		require.Equal(t, http.StatusOK, status)
 		status, _ = d.http(http.MethodPost, "/events", map[string]any{"batches": []any{map[string]any{
-			"instance_id": "server", "incarnation": 1, "seq": kill + 2, "event_type": "store", "tier": "l1", "backend": "dram",
+			"instance_id": "server", "incarnation": 1, "seq": kill + 2, "event_type": "store", "tier": "l1",
+			"backend": "dram",
 			"entries": []any{map[string]any{"key": key, "size_bytes": 1}},
 		}}})
 		require.Equal(t, http.StatusOK, status)

@@ -35,7 +35,8 @@ func TestDirectory(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan map[string]string, 1), make(chan error, 1)
 	free := "127.0.0.1:0"
-	c := directoryOf(t, "--http", free, "--max-connections", "8", "--pull", free, "--reply", free, "--heartbeat", free, "--events", "tcp://127.0.0.1:1,instance=a,model=m")
+	c := directoryOf(t, "--http", free, "--max-connections", "8", "--pull", free, "--reply", free,
+		"--heartbeat", free, "--events", "tcp://127.0.0.1:1,instance=a,model=m")
 	go func() {
 		done <- c.run(ctx, slog.New(slog.DiscardHandler), func(addrs map[string]string) { ready <- addrs })
 	}()
@@ -56,7 +57,8 @@ func TestDirectory(t *testing.T) {
 	}
 	require.JSONEq(t, `{"status": "healthy"}`, get("/healthz"))
 	shown := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^ringcache_directory_(\w+)[ {]`).FindAllStringSubmatch(get("/metrics"), -1) {
+	metric := regexp.MustCompile(`(?m)^ringcache_directory_(\w+)[ {]`)
+	for _, m := range metric.FindAllStringSubmatch(get("/metrics"), -1) {
 		shown[m[1]] = true
 		require.Contains(t, string(page), "`"+m[1]+"`")
 	}
@@ -64,7 +66,8 @@ func TestDirectory(t *testing.T) {
 	for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(table, -1) {
 		require.True(t, shown[m[1]], m[1])
 	}
-	post, err := http.Post("http://"+addrs["http"]+"/directory/longest", "application/json", strings.NewReader(`{"token_ids": [1], "model_name": "m"}`))
+	post, err := http.Post("http://"+addrs["http"]+"/directory/longest", "application/json",
+		strings.NewReader(`{"token_ids": [1], "model_name": "m"}`))
 	require.NoError(t, err)
 	defer post.Body.Close()
 	b, err := io.ReadAll(post.Body)
@@ -87,7 +90,8 @@ func TestDirectory(t *testing.T) {
 	twice := directoryOf(t, "--events", "tcp://h:1,instance=a,model=m", "--events", "tcp://h:2,instance=a,model=m")
 	require.ErrorContains(t, twice.run(t.Context(), slog.New(slog.DiscardHandler), nil), "another source")
 	for _, wrong := range []string{"x", "tcp://h:1", "tcp://h:1,instance=a,other=b"} {
-		require.ErrorContains(t, directoryOf(t, "--events", wrong).run(t.Context(), slog.New(slog.DiscardHandler), nil), "--events "+wrong)
+		err := directoryOf(t, "--events", wrong).run(t.Context(), slog.New(slog.DiscardHandler), nil)
+		require.ErrorContains(t, err, "--events "+wrong)
 	}
 	cancel()
 	require.NoError(t, <-done)

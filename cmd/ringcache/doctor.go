@@ -14,18 +14,18 @@ import (
 
 type doctorCommand struct {
 	serveFlags
-	Python []string `type:"path" placeholder:"FOLDER" help:"Python environment, such as a venv, that is searched for vLLM and LMCache, too."`
+	Python []string `type:"path" placeholder:"FOLDER" help:"Python environment to search for vLLM and LMCache."`
 	JSON   bool     `name:"json" help:"Print one JSON list."`
 	Strict bool     `help:"Fail for warnings, too."`
 }
 
 // Help is the end of ringcache doctor --help.
 func (doctorCommand) Help() string {
-	return `It takes the settings of ringcache serve, by the same flags, file and variables: they are the plan. It looks at all that
-ringcache serve check looks at (or, if a daemon runs, whether that answers), and at this machine: the mount of shared
-memory and memory limits against the plan, locked memory, huge pages, RemoveIPC, split locks, the releases of vLLM and
-LMCache, and what killed processes left. Each line begins with ok, warning or error, and the line behind it is the
-command that repairs it, or makes something that is right better. It changes nothing.
+	return `It takes the settings of ringcache serve, by the same flags, file and variables: they are the plan. It
+looks at all that ringcache serve check looks at (or, if a daemon runs, whether that answers), and at this machine:
+the mount of shared memory and memory limits against the plan, locked memory, huge pages, RemoveIPC, split locks, the
+releases of vLLM and LMCache, and what killed processes left. Each line begins with ok, warning or error, and the line
+behind it is the command that repairs it, or makes something that is right better. It changes nothing.
 
 The exit status is 0 without errors (and with --strict without warnings), 1 otherwise, 78 if the configuration is wrong,
 and 80 if the command line is wrong.`

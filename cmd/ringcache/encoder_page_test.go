@@ -15,7 +15,8 @@ import (
 // parsesCommands reports how many command lines a page has, of which the command takes every one.
 func parsesCommands(t *testing.T, page string) int {
 	t.Helper()
-	command := regexp.MustCompile(`(?:^|[\s|])(?:bin/)?ringcache ((?:serve|warm|tier|sweep|kv|migrate|lmcache-config|directory|ls|inspect|map|top|doctor|check|completion|man)\b[^|>&#]*)`)
+	command := regexp.MustCompile(`(?:^|[\s|])(?:bin/)?ringcache ((?:serve|warm|tier|sweep|kv|migrate|lmcache-config|` +
+		`directory|ls|inspect|map|top|doctor|check|completion|man)\b[^|>&#]*)`)
 	n := 0
 	for line := range strings.Lines(page) {
 		quoted := regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(line, -1)

@@ -58,7 +58,8 @@ func verdict(s inspect.Summary) error {
 	case inspect.Closed:
 		return statusError{fmt.Errorf("%s has no writer: the last one has ended in order", name), noWriter}
 	case inspect.Orphan:
-		return statusError{fmt.Errorf("%s has no writer: the last one was killed; start its service again, or remove it by ringcache sweep", name), noWriter}
+		return statusError{fmt.Errorf("%s has no writer: the last one was killed; "+
+			"start its service again, or remove it by ringcache sweep", name), noWriter}
 	case inspect.Damaged:
 		return statusError{fmt.Errorf("%s is damaged: %s", name, s.Problem), damaged}
 	}
@@ -68,7 +69,7 @@ func verdict(s inspect.Summary) error {
 type inspectCommand struct {
 	segmentArgs
 	Find  string `placeholder:"TEXT" help:"Only objects whose key has this text."`
-	State string `enum:",evictable,in use,reserved,retired,unknown,damaged" default:"" help:"Only objects of this state."`
+	State string `enum:",evictable,in use,reserved,retired,unknown,damaged" default:"" help:"Objects of this state."`
 	Sort  string `enum:"size,age,address,reads" default:"size" help:"Order of the objects in the table: ${enum}."`
 	Limit int    `default:"20" help:"Most objects in the table; 0 is all, in the order of the segment's own table."`
 	JSON  bool   `name:"json" help:"Print one JSON object, with all objects, in no order."`
@@ -205,8 +206,8 @@ func (c inspectCommand) print(to io.Writer, x *inspect.Segment, s inspect.Summar
 		if o.Problem != "" {
 			state += ", " + terminal.Text(o.Problem)
 		}
-		w.row(orNone(o.Key), state, size(o.Size), size(o.Chunk), unlessNone(o.Reads), unlessNone(o.Issued), age(o.Stored),
-			o.Address, o.ID, orNone(strings.Join(o.HeldBy, ", ")))
+		w.row(orNone(o.Key), state, size(o.Size), size(o.Chunk), unlessNone(o.Reads), unlessNone(o.Issued),
+			age(o.Stored), o.Address, o.ID, orNone(strings.Join(o.HeldBy, ", ")))
 	}
 	var bytes int64
 	n, shown := 0, 0
@@ -312,8 +313,10 @@ func printSummary(to io.Writer, s inspect.Summary) {
 	}
 	fmt.Fprintln(to, ring)
 	if s.Epoch > 0 {
-		fmt.Fprintf(to, "readers %s of %s slots, %s died with one; leases %s; writers so far %d, next id %s; all files %s\n",
-			count(s.Readers), count(s.ReaderSlots), count(s.DeadReaders), count(s.Leases), s.Epoch, count(s.NextID), size(s.Bytes))
+		fmt.Fprintf(to,
+			"readers %s of %s slots, %s died with one; leases %s; writers so far %d, next id %s; all files %s\n",
+			count(s.Readers), count(s.ReaderSlots), count(s.DeadReaders), count(s.Leases), s.Epoch,
+			count(s.NextID), size(s.Bytes))
 	}
 	if s.Problem != "" {
 		fmt.Fprintln(to, terminal.Lines(s.Problem))

@@ -34,10 +34,15 @@ The exit status is 0 if the daemon has answered, 1 if not or if what was asked f
 command line is wrong.`
 }
 
+// daemonSocket is where a command finds the daemon.
+type daemonSocket struct {
+	Socket string `type:"path" placeholder:"PATH" help:"Socket of the daemon; else by RINGCACHE_SOCKET or --config."`
+	Config string `type:"path" placeholder:"FILE" help:"Configuration of the daemon; else that of RINGCACHE_CONFIG."`
+}
+
 // kvDaemon is how a command reaches the daemon.
 type kvDaemon struct {
-	Socket  string        `type:"path" placeholder:"PATH" help:"Socket of the daemon; else that of RINGCACHE_SOCKET, or of the daemon's configuration."`
-	Config  string        `type:"path" placeholder:"FILE" help:"Configuration of the daemon, for its socket; else that of RINGCACHE_CONFIG."`
+	daemonSocket
 	Timeout time.Duration `default:"1m" help:"Longest wait for the daemon."`
 }
 

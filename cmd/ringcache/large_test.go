@@ -49,12 +49,16 @@ func TestHundredThousandObjects(t *testing.T) {
 	where := []string{"--dir", s.shm}
 	for _, args := range [][]string{
 		append([]string{"ls"}, where...), append([]string{"ls", "--json"}, where...),
-		append([]string{"inspect", "ringcache"}, where...), append([]string{"inspect", "ringcache", "--json"}, where...),
-		append([]string{"inspect", "ringcache", "--limit", "0"}, where...), append([]string{"map", "ringcache"}, where...),
-		append([]string{"map", "ringcache", "--svg"}, where...), append([]string{"top", "ringcache", "--once"}, where...),
+		append([]string{"inspect", "ringcache"}, where...),
+		append([]string{"inspect", "ringcache", "--json"}, where...),
+		append([]string{"inspect", "ringcache", "--limit", "0"}, where...),
+		append([]string{"map", "ringcache"}, where...),
+		append([]string{"map", "ringcache", "--svg"}, where...),
+		append([]string{"top", "ringcache", "--once"}, where...),
 		{"top", "--once", "--socket", s.socket}, {"serve", "status", "--socket", s.socket},
 		{"doctor", "--socket", s.socket, "--shm-dir", s.shm, "--size", "64MiB"},
-		append([]string{"check", "ringcache"}, where...), append([]string{"tier", "ls", "shm:ringcache", "--json"}, where...),
+		append([]string{"check", "ringcache"}, where...),
+		append([]string{"tier", "ls", "shm:ringcache", "--json"}, where...),
 	} {
 		cmd := command(args...)
 		peakFile := filepath.Join(t.TempDir(), "peak")
@@ -69,7 +73,8 @@ func TestHundredThousandObjects(t *testing.T) {
 		peak, err := strconv.Atoi(string(b))
 		require.NoError(t, err)
 		cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-		t.Logf("%-40s %6.0f ms, %6.0f ms of CPU, %4d MB", strings.Join(args[:min(len(args), 4)], " "), float64(took)/1e6, float64(cpu)/1e6, peak/1000)
+		t.Logf("%-40s %6.0f ms, %6.0f ms of CPU, %4d MB", strings.Join(args[:min(len(args), 4)], " "),
+			float64(took)/1e6, float64(cpu)/1e6, peak/1000)
 		if !raceEnabled && args[0] != "check" { // which reads every byte, and so has the pages of the segment
 			require.Less(t, peak, 100_000, "KB of memory, %q", args)
 		}

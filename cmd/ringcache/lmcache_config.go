@@ -14,11 +14,11 @@ import (
 )
 
 type lmcacheConfigCommand struct {
-	From      []string `arg:"" optional:"" name:"file" help:"YAML file of LMCACHE_CONFIG_FILE; or, behind --, the command line of lmcache server."`
-	Environ   string   `placeholder:"FILE" help:"The environment of the engine or the server: lines of NAME=VALUE, or /proc/PID/environ of a running one, /proc/self/environ for this one."`
+	From      []string `arg:"" optional:"" name:"file" help:"LMCache's YAML; or -- and lmcache server's command line."`
+	Environ   string   `placeholder:"FILE" help:"Environment of the engine or server: NAME=VALUE lines."`
 	Connector string   `placeholder:"JSON" help:"kv_connector_extra_config of the engine."`
-	Release   string   `placeholder:"RELEASE" help:"LMCache's release, for the command line of lmcache server: 0.5.6 or 0.5.7, which is the default."`
-	Workers   int      `default:"1" placeholder:"N" help:"Workers of the engine: each has memory of max_local_cpu_size."`
+	Release   string   `placeholder:"RELEASE" help:"Release of lmcache server: 0.5.6, or 0.5.7 by default."`
+	Workers   int      `default:"1" placeholder:"N" help:"Workers of the engine, each with max_local_cpu_size."`
 	BlockSize int      `default:"16" placeholder:"N" help:"The engine's --block-size."`
 	BlockHash string   `placeholder:"NAME" help:"The engine's --prefix-caching-hash-algo."`
 	All       bool     `help:"Print all options of LMCache, and not only those that are given."`
@@ -26,16 +26,18 @@ type lmcacheConfigCommand struct {
 
 // Help is the end of ringcache lmcache-config --help.
 func (lmcacheConfigCommand) Help() string {
-	return `It reads what LMCache 0.5.6 or 0.5.7 would read, and prints a file for ringcache serve --config. Its comments say
-of each option what became of it, and warn of what costs hits:
+	return `It reads what LMCache 0.5.6 or 0.5.7 would read, and prints a file for ringcache serve --config. Its
+comments say of each option what became of it, and warn of what costs hits:
 
     ringcache lmcache-config lmcache.yaml > ringcache.yaml
     ringcache lmcache-config --environ /proc/1234/environ lmcache.yaml
-    ringcache lmcache-config -- lmcache server --l1-size-gb 8 --eviction-policy LRU --l2-adapter '{"type": "fs", "base_path": "/srv/kv"}'
+    ringcache lmcache-config -- lmcache server --l1-size-gb 8 --eviction-policy LRU \
+        --l2-adapter '{"type": "fs", "base_path": "/srv/kv"}'
 
-Without a file, the environment is everything, as for LMCache. What LMCache refuses is an error, and so is what it
-passes over: a name that is no option, a value that it can't read, a key that is there twice. Nothing is opened but the
-files that are named here, and no password is printed.
+The environment of a running process is /proc/PID/environ, that of this one /proc/self/environ. Without a file, the
+environment is everything, as for LMCache. What LMCache refuses is an error, and so is what it passes over: a name
+that is no option, a value that it can't read, a key that is there twice. Nothing is opened but the files that are
+named here, and no password is printed.
 
 The exit status is 0 if a configuration was printed, and 78 if something is wrong with that of LMCache.`
 }

@@ -19,8 +19,10 @@ func TestLMCacheConfig(t *testing.T) {
 	disk := filepath.Join(dir, "old")
 	environ := file("environ", "PYTHONHASHSEED=0\x00LMCACHE_MAX_LOCAL_CPU_SIZE=0.0009765625\x00HOME=/\x00")
 	for name, args := range map[string][]string{
-		"engine": {"--environ", environ, file("lmcache.yaml", "chunk_size: 512\nmax_local_cpu_size: 5\nlocal_disk: file://"+disk+"\nmax_local_disk_size: 0.5\n")},
-		"server": {"--", "lmcache", "server", "--chunk-size", "512", "--l1-size-gb", "0.0009765625", "--eviction-policy", "LRU", "--supported-transfer-mode", "auto",
+		"engine": {"--environ", environ, file("lmcache.yaml", "chunk_size: 512\nmax_local_cpu_size: 5\n"+
+			"local_disk: file://"+disk+"\nmax_local_disk_size: 0.5\n")},
+		"server": {"--", "lmcache", "server", "--chunk-size", "512", "--l1-size-gb", "0.0009765625",
+			"--eviction-policy", "LRU", "--supported-transfer-mode", "auto",
 			"--l2-adapter", `{"type": "fs_native", "base_path": "` + disk + `", "max_capacity_gb": 0.5}`},
 	} {
 		out, errOut, code := ringcache(t, append([]string{"lmcache-config"}, args...)...)
@@ -29,11 +31,14 @@ func TestLMCacheConfig(t *testing.T) {
 		translated := file(name+".yaml", out)
 		out, errOut, code = ringcache(t, "serve", "--config", translated, "--print-config")
 		require.Zero(t, code, errOut)
-		for _, line := range []string{"lmcache-chunk-size: 512", "size: 1MiB", "disk: " + filepath.Join(disk, "ringcache"), "disk-size: 512MiB"} {
+		for _, line := range []string{
+			"lmcache-chunk-size: 512", "size: 1MiB", "disk: " + filepath.Join(disk, "ringcache"), "disk-size: 512MiB",
+		} {
 			require.Contains(t, out, "\n"+line+"\n", name)
 		}
 		s := newServing(t)
-		out, errOut, code = ringcache(t, append([]string{"serve", "check", "--config", translated, "--lmcache", "grpc+unix://" + s.socket + ".kv"}, s.flags...)...)
+		check := []string{"serve", "check", "--config", translated, "--lmcache", "grpc+unix://" + s.socket + ".kv"}
+		out, errOut, code = ringcache(t, append(check, s.flags...)...)
 		require.Zero(t, code, out+errOut)
 		require.Contains(t, out, "ok: disk: ")
 	}
@@ -57,7 +62,8 @@ func TestLMCacheConfigOfLM(t *testing.T) {
 func TestLMCacheConfigRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lmcache.yaml")
 	for text, want := range map[string]string{
-		"chunk_sise: 5\nlocal_cpu: often":      "is chunk_size meant?\n                  local_cpu (line 2 of " + file + `): "often" is false`,
+		"chunk_sise: 5\nlocal_cpu: often": "is chunk_size meant?\n" +
+			"                  local_cpu (line 2 of " + file + `): "often" is false`,
 		"chunk_size: [1]":                      "chunk_size (line 1 of " + file + "): is a whole number",
 		"remote_url: redis://h:port":           "this configuration of LMCache is none of the daemon",
 		"a: [":                                 "is no YAML file",

@@ -18,11 +18,11 @@ type lsCommand struct {
 
 // Help is the end of ringcache ls --help.
 func (lsCommand) Help() string {
-	return `STATE is alive (a process has the writer's lock), closed (its writer has ended in order, and left its objects for the
-next one), orphan (its writer was killed), foreign (a ring without a sidecar, such as vLLM's own), damaged, or denied
-(another user's, or not to be trusted). PID is the last writer's by its own account; of a foreign segment the processes
-that have it open. How full a ring is, only its writer knows: of a fifo and of a foreign segment FILL is ?, and
-OBJECTS are the chunks that its headers show. AGE is since the file was made.
+	return `STATE is alive (a process has the writer's lock), closed (its writer has ended in order, and left its
+objects for the next one), orphan (its writer was killed), foreign (a ring without a sidecar, such as vLLM's own),
+damaged, or denied (another user's, or not to be trusted). PID is the last writer's by its own account; of a foreign
+segment the processes that have it open. How full a ring is, only its writer knows: of a fifo and of a foreign segment
+FILL is ?, and OBJECTS are the chunks that its headers show. AGE is since the file was made.
 
 The owner of a daemon's segment is "ringcache serve". What is left of a killed writer: ringcache sweep.
 

@@ -14,23 +14,26 @@ import (
 )
 
 type commands struct {
-	Serve         serveCommand         `cmd:"" help:"Run the daemon: engines share one cache that outlives them."`
-	Agent         agentCommand         `cmd:"" help:"Drive a store by JSON lines on stdin and stdout, from any language."`
-	Ls            lsCommand            `cmd:"" help:"List the segments of this machine: owner, size, fill, age, readers."`
-	Inspect       inspectCommand       `cmd:"" help:"Show a segment: geometry, objects, counters, and who keeps what."`
-	Map           mapCommand           `cmd:"" help:"Draw the memory of a segment, in the terminal or as SVG."`
-	Top           topCommand           `cmd:"" help:"Watch a daemon or a segment in the terminal."`
-	Doctor        doctorCommand        `cmd:"" help:"Look for what is wrong with this machine, and print the commands that repair it."`
-	Check         checkCommand         `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
-	Sweep         sweepCommand         `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
-	Tier          tierCommand          `cmd:"" help:"List, read, verify, copy and remove the objects of a folder, a segment or a Redis."`
-	Blend         blendCommand         `cmd:"" help:"Explain what of a prompt could be reused at other places, and what is left to compute."`
-	KV            kvCommand            `cmd:"" name:"kv" help:"Ask a running daemon about KV caches: who has a prompt, and what to clear."`
-	Directory     directoryCommand     `cmd:"" help:"Know which engines hold which KV, and tell routers: LMCache's controller and coordinator."`
-	Migrate       migrateCommand       `cmd:"" help:"Copy what LMCache has kept in a folder or a Redis into a level of ringcache."`
-	LMCacheConfig lmcacheConfigCommand `cmd:"" name:"lmcache-config" help:"Translate a configuration of LMCache into one for ringcache serve."`
-	Warm          warmCommand          `cmd:"" help:"Fill the encoder cache of a running engine with images from folders and lists."`
-	Fuzz          fuzzCommand          `cmd:"" help:"Compare rings, stores and caches with reference models, with a real vLLM, or with your own."`
+	Serve serveCommand `cmd:"" help:"Run the daemon: engines share one cache that outlives them."`
+	Agent agentCommand `cmd:"" help:"Drive a store by JSON lines on stdin and stdout, from any language."`
+
+	Ls      lsCommand      `cmd:"" help:"List the segments of this machine: owner, size, fill, age, readers."`
+	Inspect inspectCommand `cmd:"" help:"Show a segment: geometry, objects, counters, and who keeps what."`
+	Map     mapCommand     `cmd:"" help:"Draw the memory of a segment, in the terminal or as SVG."`
+	Top     topCommand     `cmd:"" help:"Watch a daemon or a segment in the terminal."`
+	Doctor  doctorCommand  `cmd:"" help:"Find what is wrong with this machine, and print commands that repair it."`
+	Check   checkCommand   `cmd:"" help:"Check the bytes of a living segment, or of one that a writer left."`
+	Sweep   sweepCommand   `cmd:"" help:"List segments whose writer was killed, and remove them if told to."`
+	Tier    tierCommand    `cmd:"" help:"List, read, verify, copy and remove objects of a folder, segment or Redis."`
+
+	Blend         blendCommand         `cmd:"" help:"Explain what of a prompt could be reused at other places."`
+	KV            kvCommand            `cmd:"" name:"kv" help:"Ask a running daemon who has a prompt, and clear KV."`
+	Directory     directoryCommand     `cmd:"" help:"Know which engines hold which KV, and tell routers."`
+	Migrate       migrateCommand       `cmd:"" help:"Copy what LMCache has kept in a folder or a Redis into a level."`
+	LMCacheConfig lmcacheConfigCommand `cmd:"" name:"lmcache-config" help:"Translate LMCache's configuration."`
+
+	Warm warmCommand `cmd:"" help:"Fill the encoder cache of a running engine with images from folders and lists."`
+	Fuzz fuzzCommand `cmd:"" help:"Compare rings, stores and caches with models, with a real vLLM, or with your own."`
 
 	Completion completionCommand `cmd:"" help:"Print the completion of a shell."`
 	Complete   completeCommand   `cmd:"" hidden:"" help:"Print what can stand at the cursor, for completions."`

@@ -25,12 +25,19 @@ func manPage(app *kong.Application) string {
 	b.WriteString(".SH ENVIRONMENT\n")
 	for _, v := range [][2]string{
 		{"RINGCACHE_SOCKET", "The socket of the daemon, where no flag names it."},
-		{"RINGCACHE_CONFIG", "The daemon's configuration, where no flag names it. Each setting of ringcache serve is a variable, too."},
-		{"NO_COLOR", "If it is set, output has no colours. It has none where it goes to something else than a terminal."},
+		{
+			"RINGCACHE_CONFIG",
+			"The daemon's configuration, where no flag names it. Each setting of ringcache serve is a variable, too.",
+		},
+		{
+			"NO_COLOR",
+			"If it is set, output has no colours. It has none where it goes to something else than a terminal.",
+		},
 	} {
 		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(v[0]), roff(v[1]))
 	}
-	b.WriteString(".SH EXIT STATUS\n0 if what was asked for was done, 80 if the command line is wrong; the others are those of each command.\n")
+	b.WriteString(".SH EXIT STATUS\n0 if what was asked for was done, 80 if the command line is wrong; " +
+		"the others are those of each command.\n")
 	return b.String()
 }
 
@@ -39,7 +46,8 @@ func manCommandOf(b *strings.Builder, n *kong.Node) {
 	if n.Hidden {
 		return
 	}
-	fmt.Fprintf(b, ".SH \"%s\"\n%s\n.PP\n\\fB%s\\fR\n", roff(strings.ToUpper(n.Path())), roff(n.Help), roff("ringcache "+n.Summary()))
+	fmt.Fprintf(b, ".SH \"%s\"\n%s\n.PP\n\\fB%s\\fR\n", roff(strings.ToUpper(n.Path())), roff(n.Help),
+		roff("ringcache "+n.Summary()))
 	manText(b, n.Detail)
 	item := func(style, name, help string) {
 		fmt.Fprintf(b, ".TP\n\\f%s%s\\fR\n%s\n", style, roff(name), roff(help))

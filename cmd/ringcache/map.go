@@ -22,8 +22,8 @@ type mapCommand struct {
 
 // Help is the end of ringcache map --help.
 func (mapCommand) Help() string {
-	return `Each character is a part of the ring, the first one at its begin. It shows the state that most needs to be seen, even if
-few of its bytes have it:
+	return `Each character is a part of the ring, the first one at its begin. It shows the state that most needs to be
+seen, even if few of its bytes have it:
 ` + mapLegend + `
 The exit status is that of ringcache inspect.`
 }
@@ -34,12 +34,12 @@ var mapMarks = []struct {
 	mark   string
 	colour string
 }{
-	{inspect.Damaged, "!", red}, {inspect.InUse, "@", yellow}, {inspect.Reserved, "w", yellow}, {inspect.Retired, "r", ""},
-	{inspect.Evictable, "#", green}, {inspect.Unknown, "?", ""},
+	{inspect.Damaged, "!", red}, {inspect.InUse, "@", yellow}, {inspect.Reserved, "w", yellow},
+	{inspect.Retired, "r", ""}, {inspect.Evictable, "#", green}, {inspect.Unknown, "?", ""},
 }
 
-const mapLegend = `  ! damaged   @ in use   w reserved   r retired   # evictable   + evictable, and partly free   ? a chunk of a ring   . free
-`
+const mapLegend = "  ! damaged   @ in use   w reserved   r retired   # evictable   " +
+	"+ evictable, and partly free   ? a chunk of a ring   . free\n"
 
 // maxCells bounds what is drawn.
 const maxCells = 1 << 16

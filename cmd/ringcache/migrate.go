@@ -24,7 +24,7 @@ import (
 
 type migrateCommand struct {
 	kvDaemon
-	From    string  `arg:"" help:"Folder of the FS adapter of lmcache server, or the URL of a Redis that LMCache has filled."`
+	From    string  `arg:"" help:"Folder of lmcache server's FS adapter, or URL of a Redis that LMCache has filled."`
 	To      string  `arg:"" help:"Where the objects go: a folder, shm:NAME, or the URL of a Redis, as for ringcache tier copy."`
 	Layouts string  `placeholder:"FILE" help:"Layouts that ringcache kv ls --json has printed, instead of those of a running daemon."`
 	Word    *string `help:"Only layouts of daemons with this --lmcache-engine."`

@@ -42,8 +42,8 @@ func redisGolden(t *testing.T) map[string]string {
 	return values
 }
 
-// TestMigrateRedis: what LMCache's connectors have put into a Redis is found by clients of serve --resp. Halves of pairs
-// are not copied, the source stays, and a second run copies nothing.
+// TestMigrateRedis: what LMCache's connectors have put into a Redis is found by clients of serve --resp.
+// Halves of pairs are not copied, the source stays, and a second run copies nothing.
 func TestMigrateRedis(t *testing.T) {
 	old := redistest.Start(t)
 	ctx := t.Context()

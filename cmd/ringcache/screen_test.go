@@ -72,7 +72,8 @@ func (s *screen) read() {
 
 func (s *screen) resize(rows, columns uint16) {
 	s.t.Helper()
-	require.NoError(s.t, unix.IoctlSetWinsize(int(s.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}))
+	require.NoError(s.t, unix.IoctlSetWinsize(int(s.master.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Row: rows, Col: columns}))
 }
 
 func (s *screen) press(keys string) {

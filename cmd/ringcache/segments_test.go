@@ -32,7 +32,8 @@ func photo(n int) *serde.Item {
 
 // makePool makes the segment of a frontend, with objects under a request that stays open.
 func makePool(dir, name string) (objstore.Store, error) {
-	w, err := objstore.CreatePool(objstore.Options{Name: name, Owner: "frontend", Dir: dir, RingSize: 256 << 10, MaxObjectSize: 64 << 10, Readers: 1, MaxObjects: 64})
+	w, err := objstore.CreatePool(objstore.Options{Name: name, Owner: "frontend", Dir: dir, RingSize: 256 << 10,
+		MaxObjectSize: 64 << 10, Readers: 1, MaxObjects: 64})
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,8 @@ func TestSegmentCommands(t *testing.T) {
 	require.Regexp(t, `(?m)^SEGMENT +STATE +OWNER +PID +SIZE +FILL +OBJECTS +READERS +LEASES +AGE$`, out)
 	require.Regexp(t, `(?m)^VLLM_\S+ +foreign +- +\? +200 B +\? +2 +\? +\? +\ds$`, out)
 	require.Regexp(t, `(?m)^frontend +orphan +frontend +\d+ +256.0 KiB +\d\d\.\d % +3 +0 +0 +\d+s$`, out)
-	require.Regexp(t, `(?m)^ringcache +alive +"ringcache serve" +`+fmt.Sprint(s.cmd.Process.Pid)+` +1.0 MiB +10.\d % +2 +0 +\d +\d+s$`, out)
+	require.Regexp(t, `(?m)^ringcache +alive +"ringcache serve" +`+fmt.Sprint(s.cmd.Process.Pid)+
+		` +1.0 MiB +10.\d % +2 +0 +\d +\d+s$`, out)
 	var list []lsSegment
 	out, _, code = ringcache(t, "ls", "--json", "--dir", s.shm)
 	require.Zero(t, code)
@@ -136,7 +138,8 @@ func TestSegmentCommands(t *testing.T) {
 	require.NotContains(t, out, "photo-0")
 	require.Contains(t, out, "3 objects in chunks of ")
 	require.Contains(t, out, "; 1 are shown, --limit 0 shows all")
-	out, _, code = ringcache(t, "inspect", "frontend", "--dir", s.shm, "--limit", "0", "--find", "photo-2", "--state", "in use")
+	out, _, code = ringcache(t, "inspect", "frontend", "--dir", s.shm, "--limit", "0", "--find", "photo-2",
+		"--state", "in use")
 	require.Equal(t, noWriter, code)
 	require.Contains(t, out, "\nphoto-2 ")
 	require.NotContains(t, out, "photo-1")
@@ -218,7 +221,8 @@ func wellFormed(t *testing.T, text string) {
 func TestHostileNames(t *testing.T) {
 	const evil = "\x1b]0;pwned\a\x1b[2J<script>&\u202eEVIL\r\n\u009b31m"
 	dir := t.TempDir()
-	w, err := objstore.CreatePool(objstore.Options{Name: evil, Owner: "own" + evil, Dir: dir, RingSize: 64 << 10, MaxObjectSize: 16 << 10, Readers: 1})
+	w, err := objstore.CreatePool(objstore.Options{Name: evil, Owner: "own" + evil, Dir: dir, RingSize: 64 << 10,
+		MaxObjectSize: 16 << 10, Readers: 1})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, w.CheckStructure()); require.NoError(t, w.Abandon()) }()
 	r, err := w.Begin("request")
@@ -228,8 +232,10 @@ func TestHostileNames(t *testing.T) {
 	require.NoError(t, r.Commit())
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bad"+evil+".ctl"), []byte("x"), 0o600))
 	for _, args := range [][]string{
-		{"ls"}, {"ls", "--json"}, {"inspect", evil}, {"inspect", evil, "--json"}, {"map", evil}, {"map", evil, "--svg"}, {"map", evil, "--json"},
-		{"top", evil, "--once"}, {"inspect", "bad" + evil}, {"inspect", "none" + evil}, {"check", evil}, {"doctor", "--shm-dir", dir}, {"doctor", "--json", "--shm-dir", dir},
+		{"ls"}, {"ls", "--json"}, {"inspect", evil}, {"inspect", evil, "--json"}, {"map", evil},
+		{"map", evil, "--svg"}, {"map", evil, "--json"},
+		{"top", evil, "--once"}, {"inspect", "bad" + evil}, {"inspect", "none" + evil}, {"check", evil},
+		{"doctor", "--shm-dir", dir}, {"doctor", "--json", "--shm-dir", dir},
 	} {
 		if args[0] != "doctor" {
 			args = append(args, "--dir", dir)

@@ -289,7 +289,8 @@ func (s *status) print(to io.Writer) error {
 	}
 	tables := []*table{newTable(to, "LEVEL", "STATE", "OBJECTS", "BYTES", "CAPACITY", "HELD", "BACKLOG")}
 	for _, l := range s.Levels {
-		tables[0].row(printable(l.Name), l.state(), count(l.Objects), size(l.Bytes), l.capacity(), size(l.Held), l.Backlog)
+		tables[0].row(printable(l.Name), l.state(), count(l.Objects), size(l.Bytes), l.capacity(), size(l.Held),
+			l.Backlog)
 	}
 	use := newTable(to, "WITHIN", "HITS", "MISSES", "RATE", "STORED")
 	use.row(s.Recent.cells()...)
@@ -306,7 +307,8 @@ func (s *status) print(to io.Writer) error {
 	if len(s.Leases) > 0 {
 		w := newTable(to, "LEASE", "CLIENT", "PID", "LEFT", "PINNED", "RESERVED", "BYTES", "STATE")
 		for _, l := range s.Leases {
-			w.row(printable(l.Name), printable(l.Client), l.PID, timeLeft(l.Seconds), l.Pinned, l.Reserved, size(l.Bytes), l.state())
+			w.row(printable(l.Name), printable(l.Client), l.PID, timeLeft(l.Seconds), l.Pinned, l.Reserved,
+				size(l.Bytes), l.state())
 		}
 		tables = append(tables, w)
 	}

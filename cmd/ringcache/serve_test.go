@@ -273,7 +273,7 @@ func TestServe(t *testing.T) {
 	require.Zero(t, s.end(), s.text())
 }
 
-// TestServeAfterKill: everything that was promised is there, and the socket is replaced.
+// TestServeAfterKill: everything that was acknowledged is there, and the socket is replaced.
 func TestServeAfterKill(t *testing.T) {
 	s := newServing(t)
 	s.start()

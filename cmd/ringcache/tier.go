@@ -175,9 +175,9 @@ type tierVerify struct {
 
 // Help is the end of ringcache tier verify --help.
 func (tierVerify) Help() string {
-	return `Each line begins with what was found: damaged (bytes that are not those that were written), unreadable (a file or
-folder that this user may not read, or whose device fails: it may be whole), or other (a link, a pipe, a folder or
-another program's file in the place of an object).`
+	return `Each line begins with what was found: damaged (bytes that are not those that were written), unreadable (a
+file or folder that this user may not read, or whose device fails: it may be whole), or other (a link, a pipe, a
+folder or another program's file in the place of an object).`
 }
 
 // verified is what --json prints of an object that is not right.
@@ -263,7 +263,8 @@ func (c tierVerify) Run() error {
 			}
 		}
 		if err == nil && sum.Damaged+sum.Unreadable+sum.Other > 0 {
-			err = fmt.Errorf("%s: %d objects are damaged, %d can't be read, and %d are none", printable(c.Level), sum.Damaged, sum.Unreadable, sum.Other)
+			err = fmt.Errorf("%s: %d objects are damaged, %d can't be read, and %d are none", printable(c.Level),
+				sum.Damaged, sum.Unreadable, sum.Other)
 		}
 		return err
 	})

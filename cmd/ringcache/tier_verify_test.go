@@ -130,7 +130,8 @@ func TestVerifyUnreadable(t *testing.T) {
 	var sum verifySum
 	kinds := []string{
 		sum.add(tier.Object{Size: 5}, nil), sum.add(tier.Object{}, fmt.Errorf("x: %w", tier.ErrUnavailable)),
-		sum.add(tier.Object{Size: 3}, fmt.Errorf("x: %w", tier.ErrCorrupt)), sum.add(tier.Object{}, fmt.Errorf("x: %w", fs.ErrInvalid)),
+		sum.add(tier.Object{Size: 3}, fmt.Errorf("x: %w", tier.ErrCorrupt)),
+		sum.add(tier.Object{}, fmt.Errorf("x: %w", fs.ErrInvalid)),
 	}
 	require.Equal(t, []string{"", "unreadable", "damaged", "other"}, kinds)
 	require.Equal(t, "2 objects with 8 bytes read, 1 damaged, 1 unreadable, 1 other", sum.String())

@@ -20,9 +20,9 @@ import (
 )
 
 type topCommand struct {
-	Name     string        `arg:"" optional:"" predict:"segment" help:"Segment to watch. Without it the daemon is."`
-	Socket   string        `type:"path" placeholder:"PATH" help:"Socket of the daemon; else that of RINGCACHE_SOCKET, or of the daemon's configuration."`
-	Config   string        `type:"path" placeholder:"FILE" help:"Configuration of the daemon, for its socket; else that of RINGCACHE_CONFIG."`
+	Name string `arg:"" optional:"" predict:"segment" help:"Segment to watch. Without it the daemon is."`
+	daemonSocket
+
 	Dir      string        `help:"Folder of shared memory of the segment, /dev/shm if empty."`
 	Interval time.Duration `default:"1s" help:"Time between two looks."`
 	Timeout  time.Duration `default:"10s" help:"Longest wait for the daemon."`
@@ -31,8 +31,9 @@ type topCommand struct {
 
 // Help is the end of ringcache top --help.
 func (topCommand) Help() string {
-	return `Of a daemon: rates since the last look, levels and how full they are, sessions with the most requests first, and leases.
-Of a segment: what ringcache inspect and ringcache map show. Without a terminal it prints one look, as with --once.
+	return `Of a daemon: rates since the last look, levels and how full they are, sessions with the most requests
+first, and leases. Of a segment: what ringcache inspect and ringcache map show. Without a terminal it prints one look,
+as with --once.
 
 Keys: q ends it, space stops it and lets it go on, up and down (k, j), page up and down, home and end move through what
 is longer than the terminal.
@@ -249,7 +250,8 @@ func (d *daemonSource) look(ctx context.Context, to io.Writer, width int) error 
 	} else {
 		fmt.Fprintf(to, "hit rate %s recently, %s since the start\n", s.Recent.rate(), s.Total.rate())
 	}
-	fmt.Fprintf(to, "sessions %d, leases %d, fetches %d, pending writes %d\n", s.Sessions, len(s.Leases), s.Fetches, s.Backlog)
+	fmt.Fprintf(to, "sessions %d, leases %d, fetches %d, pending writes %d\n", s.Sessions, len(s.Leases), s.Fetches,
+		s.Backlog)
 	if s.Clearing {
 		fmt.Fprintln(to, "a space is being cleared")
 	}
@@ -260,8 +262,8 @@ func (d *daemonSource) look(ctx context.Context, to io.Writer, width int) error 
 		if l.Capacity > 0 && l.Bytes >= 0 {
 			fill = float64(l.Bytes) / float64(l.Capacity)
 		}
-		w.row(printable(l.Name), l.state(), meter(fill, min(20, max(5, width-70))), percent(fill), count(l.Objects), size(l.Bytes),
-			l.capacity(), size(l.Held), l.Backlog)
+		w.row(printable(l.Name), l.state(), meter(fill, min(20, max(5, width-70))), percent(fill), count(l.Objects),
+			size(l.Bytes), l.capacity(), size(l.Held), l.Backlog)
 	}
 	if err := w.flush(); err != nil {
 		return err
@@ -286,7 +288,8 @@ func (d *daemonSource) look(ctx context.Context, to io.Writer, width int) error 
 	slices.SortStableFunc(s.Leases, func(a, b statusLease) int { return int(min(1, max(-1, b.Bytes-a.Bytes))) })
 	w = newTable(to, "LEASE", "CLIENT", "PID", "LEFT", "PINNED", "RESERVED", "BYTES", "STATE")
 	for _, l := range s.Leases {
-		w.row(printable(l.Name), orNone(l.Client), l.PID, timeLeft(l.Seconds), l.Pinned, l.Reserved, size(l.Bytes), l.state())
+		w.row(printable(l.Name), orNone(l.Client), l.PID, timeLeft(l.Seconds), l.Pinned, l.Reserved, size(l.Bytes),
+			l.state())
 	}
 	return w.flush()
 }

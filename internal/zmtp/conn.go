@@ -44,7 +44,8 @@ type Options struct {
 	// Large, if not nil, is called before a frame is read with which a message has more than 64 KiB, and may wait. Its
 	// error is that of Receive.
 	Large func(bytes int) error
-	// Buffer is the room for reading, and as much for writing, of a connection. 0 is up to 64 KiB, as MaxMessage needs it.
+	// Buffer is the room for reading, and as much for writing, of a connection. 0 is up to 64 KiB, as
+	// MaxMessage needs it.
 	Buffer int
 	// SendTimeout is how long the peer may take to take 64 KiB in.
 	SendTimeout time.Duration

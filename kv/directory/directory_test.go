@@ -158,7 +158,8 @@ func TestKeys(t *testing.T) {
 	hash := []byte{0, 0, 0, 0, 0, 0, 0, 7}
 	require.Equal(t, NumberKey(7), KeyOf("", hash))
 	all := map[Key]bool{}
-	for _, k := range []Key{KeyOf("", hash), KeyOf("a", hash), KeyOf("b", hash), KeyOf("ab", hash), KeyOf("a", append([]byte("b"), hash...)), KeyOf("", hash[1:])} {
+	for _, k := range []Key{KeyOf("", hash), KeyOf("a", hash), KeyOf("b", hash), KeyOf("ab", hash),
+		KeyOf("a", append([]byte("b"), hash...)), KeyOf("", hash[1:])} {
 		require.False(t, all[k])
 		all[k] = true
 	}

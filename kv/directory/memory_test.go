@@ -74,7 +74,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestFleet: how much an entry takes, how long a look-up does, and that memory does not grow while instances come and go.
+// TestFleet: how much an entry takes, how long a look-up does, and that memory does not grow while instances
+// come and go.
 func TestFleet(t *testing.T) {
 	instances, chunks := 100, 2000
 	if *large {
@@ -85,7 +86,8 @@ func TestFleet(t *testing.T) {
 	full := heap() - before
 	entries := f.d.Counts().Entries
 	require.Equal(t, instances*chunks, entries)
-	t.Logf("%d entries of %d instances, %d chunks: %.1f bytes for each entry", entries, instances, f.d.Counts().Chunks, float64(full)/float64(entries))
+	t.Logf("%d entries of %d instances, %d chunks: %.1f bytes for each entry", entries, instances,
+		f.d.Counts().Chunks, float64(full)/float64(entries))
 	require.Less(t, full/uint64(entries), uint64(64))
 
 	for i := range instances * 3 { // each begins anew three times, in turn
@@ -119,7 +121,8 @@ func TestFleet(t *testing.T) {
 		}
 		all := time.Since(began)
 		slices.Sort(took)
-		t.Logf("look-ups of 1,000 chunks, most %d: %.0f/s, median %v, p99 %v", most, float64(len(took))/all.Seconds(), took[len(took)/2], took[len(took)*99/100])
+		t.Logf("look-ups of 1,000 chunks, most %d: %.0f/s, median %v, p99 %v", most,
+			float64(len(took))/all.Seconds(), took[len(took)/2], took[len(took)*99/100])
 	}
 
 	for i := range instances {

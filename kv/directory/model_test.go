@@ -48,7 +48,8 @@ type (
 var places = []string{"LocalCPUBackend", "LocalDiskBackend"}
 
 func (w *world) begin(r *realWorker) {
-	r.chunks, r.number, r.sent, r.sync, r.missed = map[string]map[Key]bool{}, map[string]int64{}, nil, nil, map[string]bool{}
+	r.chunks, r.number = map[string]map[Key]bool{}, map[string]int64{}
+	r.sent, r.sync, r.missed = nil, nil, map[string]bool{}
 	for _, p := range places {
 		r.chunks[p] = map[Key]bool{}
 	}
@@ -126,7 +127,8 @@ func (w *world) set(id ID, at string, k Key, here bool) {
 func (w *world) startSync(r *realWorker, at string) {
 	r.syncs++
 	s := &realSync{id: fmt.Sprintf("%s_%d_%d", r.Instance, r.ID.Worker, r.syncs), at: at, batches: [][]Key{nil}}
-	for _, k := range slices.SortedFunc(maps.Keys(r.chunks[at]), func(a, b Key) int { return slices.Compare(a[:], b[:]) }) {
+	inOrder := func(a, b Key) int { return slices.Compare(a[:], b[:]) }
+	for _, k := range slices.SortedFunc(maps.Keys(r.chunks[at]), inOrder) {
 		if n := len(s.batches) - 1; len(s.batches[n]) < 2 {
 			s.batches[n] = append(s.batches[n], k)
 		} else {
@@ -209,7 +211,9 @@ func (w *world) prefixes(chain []Key) map[string]int {
 		if w.known[r.ID] == nil {
 			continue
 		}
-		n := slices.IndexFunc(chain, func(k Key) bool { return !w.known[r.ID][places[0]][k] && !w.known[r.ID][places[1]][k] })
+		n := slices.IndexFunc(chain, func(k Key) bool {
+			return !w.known[r.ID][places[0]][k] && !w.known[r.ID][places[1]][k]
+		})
 		if n < 0 {
 			n = len(chain)
 		}
@@ -226,7 +230,8 @@ func (w *world) prefixes(chain []Key) map[string]int {
 // any more, heartbeats and full synchronisations make it the truth.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{t: t, now: time.Unix(1000, 0), known: map[ID]map[string]map[Key]bool{}, evicted: map[ID]map[Key]bool{}, syncing: map[ID]string{}}
+		w := &world{t: t, now: time.Unix(1000, 0), known: map[ID]map[string]map[Key]bool{},
+			evicted: map[ID]map[Key]bool{}, syncing: map[ID]string{}}
 		options := Options{Timeout: time.Minute, SyncTimeout: 25 * time.Second, Now: func() time.Time { return w.now }}
 		w.d = New(options)
 		for i := range 5 {
@@ -238,7 +243,8 @@ func TestModel(t *testing.T) {
 		key := rapid.Custom(func(t *rapid.T) Key { return NumberKey(rapid.Uint64Range(0, 7).Draw(t, "key")) })
 		t.Repeat(map[string]func(*rapid.T){
 			"report": func(t *rapid.T) {
-				one.Draw(t, "worker").report(rapid.SampledFrom(places).Draw(t, "at"), rapid.Bool().Draw(t, "evict"), key.Draw(t, "key"))
+				one.Draw(t, "worker").report(rapid.SampledFrom(places).Draw(t, "at"), rapid.Bool().Draw(t, "evict"),
+					key.Draw(t, "key"))
 			},
 			"deliver": func(t *rapid.T) {
 				r := one.Draw(t, "worker")
@@ -370,7 +376,7 @@ type failer interface {
 	require.TestingT
 }
 
-// validate checks what the parts of a directory promise each other.
+// validate checks that the parts of a directory agree.
 func validate(t failer, d *Directory) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -383,7 +389,8 @@ func validate(t failer, d *Directory) {
 			if l := d.locations[h]; l != nil {
 				live[l]++
 			} else {
-				require.True(t, slices.Contains(d.ended, h) || slices.Contains(d.sweeping, h), "holder %d has ended, and is not swept", h)
+				require.True(t, slices.Contains(d.ended, h) || slices.Contains(d.sweeping, h),
+					"holder %d has ended, and is not swept", h)
 			}
 		}
 		for k, value := range p.chunks {

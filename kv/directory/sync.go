@@ -62,7 +62,7 @@ func (d *Directory) StartSync(id ID, location, sync string, batches int) error {
 	if w == nil {
 		return unknown(id)
 	}
-	d.failed(w)
+	d.expireSync(w)
 	if w.sync != nil && !w.sync.complete && w.sync.id != sync {
 		return fmt.Errorf("%w: by %q", ErrSyncing, w.sync.id)
 	}
@@ -74,7 +74,8 @@ func (d *Directory) StartSync(id ID, location, sync string, batches int) error {
 	l.gap = false
 	w.wants = ""
 	d.setSync(w, &fullSync{
-		id: sync, location: location, batches: batches, missing: batches, received: make([]uint64, (batches+63)/64), last: d.o.Now(),
+		id: sync, location: location, batches: batches, missing: batches, received: make([]uint64, (batches+63)/64),
+		last: d.o.Now(),
 	})
 	return nil
 }
@@ -169,7 +170,7 @@ func (d *Directory) SyncStatus(id ID, sync string) (s SyncStatus) {
 	ready := 0
 	for _, i := range d.instances {
 		for _, w := range i.workers {
-			if d.failed(w); (w.sync == nil || w.sync.complete) && w.wants != retry {
+			if d.expireSync(w); (w.sync == nil || w.sync.complete) && w.wants != retry {
 				ready++
 			}
 		}
@@ -192,15 +193,15 @@ func (d *Directory) SyncStatus(id ID, sync string) (s SyncStatus) {
 
 const retry = "sync_failed_retry" // LMCache's own word for it
 
-// failed ends a synchronisation of which nothing has come for long.
-func (d *Directory) failed(w *worker) {
+// expireSync ends a synchronisation of which nothing has come for long.
+func (d *Directory) expireSync(w *worker) {
 	if s := w.sync; s != nil && !s.complete && d.o.Now().Sub(s.last) > d.o.SyncTimeout {
-		d.fail(w)
+		d.failSync(w)
 	}
 }
 
-// fail ends a synchronisation; the location has a part of its chunks, and another one is wanted.
-func (d *Directory) fail(w *worker) {
+// failSync ends a synchronisation; the location has a part of its chunks, and another one is wanted.
+func (d *Directory) failSync(w *worker) {
 	if l, _ := d.location(w, w.sync.location, false); l != nil {
 		l.gap = true
 	}

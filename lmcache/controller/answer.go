@@ -22,14 +22,17 @@ func (s *Server) take(m *message) error {
 			return directory.ErrUnknown
 		}
 		return nil
-	case "KVAdmitMsg", "KVEvictMsg": // LMCache's controller has no use for these; their numbers are not those of operations
+	case "KVAdmitMsg", "KVEvictMsg":
+		// LMCache's controller has no use for these; their numbers are not those of operations.
 		return s.o.Directory.Apply(id, m.Location, []directory.Report{{
 			Evicted: m.Type == "KVEvictMsg", Key: directory.NumberKey(uint64(m.Key)), Number: -1,
 		}})
 	case "BatchedKVOperationMsg":
 		reports := make([]directory.Report, len(m.Operations))
 		for i, op := range m.Operations {
-			reports[i] = directory.Report{Evicted: op.Type == "evict", Key: directory.NumberKey(uint64(op.Key)), Number: op.SeqNum}
+			reports[i] = directory.Report{
+				Evicted: op.Type == "evict", Key: directory.NumberKey(uint64(op.Key)), Number: op.SeqNum,
+			}
 		}
 		return s.o.Directory.Apply(id, m.Location, reports)
 	case "FullSyncBatchMsg":
@@ -120,7 +123,8 @@ func (s *Server) answer(ctx context.Context, m *message, heartbeat string) ([]by
 			missing[i] = int64(n)
 		}
 		return begin("FullSyncStatusRetMsg", 5).text("sync_id", m.SyncID).truth("is_complete", status.Complete).
-			float("global_progress", status.Progress).truth("can_exit_freeze", status.Release).numbers("missing_batches", missing).b, nil
+			float("global_progress", status.Progress).truth("can_exit_freeze", status.Release).
+			numbers("missing_batches", missing).b, nil
 	case "QueryInstMsg":
 		instance := ""
 		for _, w := range d.Workers("") {
@@ -169,7 +173,8 @@ func (s *Server) workers(m *message) []byte {
 	for _, w := range all {
 		f.b = msgp.AppendMapHeader(f.b, 7)
 		f.text("instance_id", w.Instance).number("worker_id", w.ID.Worker).text("ip", w.IP).number("port", w.Port).
-			textOrNil("peer_init_url", w.PeerURL).float("registration_time", seconds(w.Registered)).float("last_heartbeat_time", seconds(w.Heartbeat))
+			textOrNil("peer_init_url", w.PeerURL).
+			float("registration_time", seconds(w.Registered)).float("last_heartbeat_time", seconds(w.Heartbeat))
 	}
 	return f.b
 }

@@ -25,7 +25,8 @@ const (
 const (
 	errorOfWorker = -1001
 	otherClass    = -1002
-	notReached    = -1003 // LMCache has it for an answer that it can't read; it waits for ever for one that does not come
+	// notReached is what LMCache has for an answer that it can't read. It waits for ever for one that does not come.
+	notReached = -1003
 )
 
 // command gives a command of an orchestrator to all workers of an instance, and collects their answers.
@@ -73,7 +74,8 @@ func (s *Server) command(ctx context.Context, m *message) ([]byte, error) {
 		case a.Type != class+"WorkerRetMsg":
 			return nil, invalid("worker %d answers with %s", workers[i].ID.Worker, a.Type)
 		case a.NumTokens != answers[0].NumTokens:
-			return nil, fmt.Errorf("controller: the workers of %.40q do not agree: %d tokens and %d", m.InstanceID, answers[0].NumTokens, a.NumTokens)
+			return nil, fmt.Errorf("controller: the workers of %.40q do not agree: %d tokens and %d", m.InstanceID,
+				answers[0].NumTokens, a.NumTokens)
 		}
 	}
 	return begin(class+"RetMsg", 2).text("event_id", m.EventID).number("num_tokens", answers[0].NumTokens).b, nil
@@ -98,7 +100,8 @@ func commandFor(m *message, w directory.Worker) []byte {
 	case "ClearMsg":
 		return begin("ClearWorkerMsg", 2).text("worker_event_id", event).text("location", m.Location).b
 	case "PinMsg":
-		return begin("PinWorkerMsg", 3).text("worker_event_id", event).text("location", m.Location).numbers("tokens", m.Tokens).b
+		return begin("PinWorkerMsg", 3).text("worker_event_id", event).text("location", m.Location).
+			numbers("tokens", m.Tokens).b
 	default:
 		return begin("HealthWorkerMsg", 1).text("worker_event_id", "Health"+event).b
 	}

@@ -84,12 +84,14 @@ func TestGoldenOut(t *testing.T) {
 	for _, b := range [][]byte{
 		begin("FullSyncStartRetMsg", 3).text("sync_id", "s").truth("accepted", true).textOrNil("error_msg", "").b,
 		begin("FullSyncStartRetMsg", 3).text("sync_id", "s").truth("accepted", false).text("error_msg", "why").b,
-		begin("FullSyncStatusRetMsg", 5).text("sync_id", "s").truth("is_complete", false).float("global_progress", 0.5).truth("can_exit_freeze", false).numbers("missing_batches", []int64{0, 300}).b,
+		begin("FullSyncStatusRetMsg", 5).text("sync_id", "s").truth("is_complete", false).float("global_progress", 0.5).
+			truth("can_exit_freeze", false).numbers("missing_batches", []int64{0, 300}).b,
 		begin("ClearRetMsg", 2).text("event_id", "e").number("num_tokens", 512).b,
 		begin("PinRetMsg", 2).text("event_id", "e").number("num_tokens", 512).b,
 		errorMsg(errors.New("why")),
 		commandFor(&message{Type: "ClearMsg", EventID: "e", Location: "LocalCPUBackend"}, directory.Worker{}),
-		commandFor(&message{Type: "PinMsg", EventID: "e", Location: "LocalCPUBackend", Tokens: []int64{1, 2, 300}}, directory.Worker{}),
+		commandFor(&message{Type: "PinMsg", EventID: "e", Location: "LocalCPUBackend", Tokens: []int64{1, 2, 300}},
+			directory.Worker{}),
 		commandFor(&message{Type: "HealthMsg", EventID: "e"}, directory.Worker{}),
 		commands.text("reason", "worker_re_registered").textOrNil("args", "").b,
 	} {

@@ -16,8 +16,9 @@ import (
 	"github.com/ringcache/ringcache/internal/msgpackguard"
 )
 
-// message is a message of LMCache's controller (lmcache/v1/cache_controller/message.py of 0.5.6), of any class that comes
-// in: a field has one type in all of them. On the wire it is a map, and the field type names the class.
+// message is a message of LMCache's controller (lmcache/v1/cache_controller/message.py of 0.5.6), of any
+// class that comes in: a field has one type in all of them. On the wire it is a map, and the field type names
+// the class.
 type message struct {
 	Type        string      `json:"type"`
 	InstanceID  string      `json:"instance_id"`
@@ -129,8 +130,9 @@ func parse(b []byte) (*message, error) {
 
 // isText reports whether the texts are that may stand in answers.
 func (m *message) isText() bool {
-	return utf8.ValidString(m.InstanceID) && utf8.ValidString(m.IP) && utf8.ValidString(m.Location) && utf8.ValidString(m.SyncID) &&
-		utf8.ValidString(m.EventID) && utf8.ValidString(m.Error) && (m.PeerInitURL == nil || utf8.ValidString(*m.PeerInitURL))
+	return utf8.ValidString(m.InstanceID) && utf8.ValidString(m.IP) && utf8.ValidString(m.Location) &&
+		utf8.ValidString(m.SyncID) && utf8.ValidString(m.EventID) && utf8.ValidString(m.Error) &&
+		(m.PeerInitURL == nil || utf8.ValidString(*m.PeerInitURL))
 }
 
 // Bounds of lists: an element takes more room than its text.
@@ -187,10 +189,12 @@ func (m *message) parseMsgpack(b []byte) error {
 // field reads the value of one field. One that is not known is passed over, as LMCache does.
 func (m *message) field(name string, b []byte) (rest []byte, err error) {
 	texts := map[string]*string{
-		"type": &m.Type, "instance_id": &m.InstanceID, "ip": &m.IP, "location": &m.Location, "sync_id": &m.SyncID, "event_id": &m.EventID, "error": &m.Error,
+		"type": &m.Type, "instance_id": &m.InstanceID, "ip": &m.IP, "location": &m.Location,
+		"sync_id": &m.SyncID, "event_id": &m.EventID, "error": &m.Error,
 	}
 	numbers := map[string]*int64{
-		"worker_id": &m.WorkerID, "port": &m.Port, "seq_num": &m.SeqNum, "batch_id": &m.BatchID, "batch_count": &m.BatchCount, "total_keys": &m.TotalKeys,
+		"worker_id": &m.WorkerID, "port": &m.Port, "seq_num": &m.SeqNum,
+		"batch_id": &m.BatchID, "batch_count": &m.BatchCount, "total_keys": &m.TotalKeys,
 		"actual_total_keys": &m.ActualTotal, "num_tokens": &m.NumTokens, "error_code": &m.ErrorCode,
 	}
 	if p := texts[name]; p != nil {

@@ -90,7 +90,8 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		o: o, hasher: h, chunk: cmp.Or(o.Scheme.ChunkTokens, kv.DefaultChunkTokens),
-		memory: semaphore.NewWeighted(o.MaxMemory), commands: make(chan struct{}, maxAtOnce), heartbeat: o.Heartbeat, open: map[io.Closer]struct{}{},
+		memory: semaphore.NewWeighted(o.MaxMemory), commands: make(chan struct{}, maxAtOnce),
+		heartbeat: o.Heartbeat, open: map[io.Closer]struct{}{},
 	}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s, nil

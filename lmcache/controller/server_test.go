@@ -97,11 +97,13 @@ func ask(t testing.TB, c *zmtp.Conn, message []byte) []byte {
 }
 
 func worker(class, instance string, n int64, port int64, peer string) []byte {
-	return begin(class, 5).text("instance_id", instance).number("worker_id", n).text("ip", "127.0.0.1").number("port", port).textOrNil("peer_init_url", peer).b
+	return begin(class, 5).text("instance_id", instance).number("worker_id", n).
+		text("ip", "127.0.0.1").number("port", port).textOrNil("peer_init_url", peer).b
 }
 
 func operations(instance string, n int64, location string, first int64, keys ...int64) []byte {
-	f := begin("BatchedKVOperationMsg", 4).text("instance_id", instance).number("worker_id", n).text("location", location).list("operations", len(keys))
+	f := begin("BatchedKVOperationMsg", 4).text("instance_id", instance).number("worker_id", n).
+		text("location", location).list("operations", len(keys))
 	for i, k := range keys {
 		op := "admit"
 		f.b = msgp.AppendMapHeader(f.b, 3)
@@ -114,8 +116,10 @@ func operations(instance string, n int64, location string, first int64, keys ...
 func TestController(t *testing.T) {
 	b := newBed(t, Options{})
 	push, reply, beat := b.dial(0), b.dial(1), b.dial(2)
-	require.Equal(t, begin("RegisterRetMsg", 1).dict("extra_config", 1).text("heartbeat_url", b.addrs[2]).b, ask(t, reply, worker("RegisterMsg", "a", 0, 1, "10.0.0.1:9")))
-	require.Equal(t, begin("HeartbeatRetMsg", 1).list("commands", 0).b, ask(t, beat, worker("HeartbeatMsg", "a", 0, 1, "")))
+	require.Equal(t, begin("RegisterRetMsg", 1).dict("extra_config", 1).text("heartbeat_url", b.addrs[2]).b,
+		ask(t, reply, worker("RegisterMsg", "a", 0, 1, "10.0.0.1:9")))
+	require.Equal(t, begin("HeartbeatRetMsg", 1).list("commands", 0).b,
+		ask(t, beat, worker("HeartbeatMsg", "a", 0, 1, "")))
 	tokens := make([]int64, 300)
 	for i := range tokens {
 		tokens[i] = int64(i)
@@ -132,14 +136,17 @@ func TestController(t *testing.T) {
 		f.b = msgp.AppendString(msgp.AppendArrayHeader(msgp.AppendString(f.b, "a"), 2), "LocalCPUBackend")
 		return appendInt(f.b, n)
 	}
-	require.Eventually(t, func() bool { return bytes.Equal(found(300), ask(t, reply, lookup)) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return bytes.Equal(found(300), ask(t, reply, lookup)) }, time.Minute,
+		time.Millisecond)
 	peer := func(by string) []byte {
 		f := begin("BatchedP2PLookupMsg", 3).list("hashes", 2)
 		f.b = appendInt(appendInt(f.b, first), second)
 		return ask(t, reply, f.text("instance_id", by).number("worker_id", 0).b)
 	}
 	f := begin("BatchedP2PLookupRetMsg", 1).list("layout_info", 1)
-	f.b = msgp.AppendString(appendInt(msgp.AppendString(msgp.AppendString(msgp.AppendArrayHeader(f.b, 4), "a"), "LocalCPUBackend"), 2), "10.0.0.1:9")
+	f.b = msgp.AppendArrayHeader(f.b, 4)
+	f.b = msgp.AppendString(msgp.AppendString(f.b, "a"), "LocalCPUBackend")
+	f.b = msgp.AppendString(appendInt(f.b, 2), "10.0.0.1:9")
 	require.Equal(t, f.b, peer("b"))
 	require.Contains(t, string(peer("a")), "\x94\xa0\xa0\x00\xa0", "nobody else has them")
 
@@ -147,24 +154,32 @@ func TestController(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return bytes.Contains(ask(t, beat, worker("HeartbeatMsg", "a", 0, 1, "")), []byte("full_sync"))
 	}, time.Minute, time.Millisecond)
-	start := begin("FullSyncStartMsg", 6).text("instance_id", "a").number("worker_id", 0).text("location", "LocalCPUBackend").text("sync_id", "s").number("total_keys", 1).number("batch_count", 2).b
-	require.Equal(t, begin("FullSyncStartRetMsg", 3).text("sync_id", "s").truth("accepted", true).textOrNil("error_msg", "").b, ask(t, reply, start))
+	start := begin("FullSyncStartMsg", 6).text("instance_id", "a").number("worker_id", 0).
+		text("location", "LocalCPUBackend").text("sync_id", "s").number("total_keys", 1).number("batch_count", 2).b
+	accepted := begin("FullSyncStartRetMsg", 3).text("sync_id", "s").truth("accepted", true).
+		textOrNil("error_msg", "").b
+	require.Equal(t, accepted, ask(t, reply, start))
 	batch := func(n int64, keys ...int64) []byte {
-		return begin("FullSyncBatchMsg", 6).text("instance_id", "a").number("worker_id", 0).text("location", "LocalCPUBackend").text("sync_id", "s").number("batch_id", n).numbers("keys", keys).b
+		return begin("FullSyncBatchMsg", 6).text("instance_id", "a").number("worker_id", 0).
+			text("location", "LocalCPUBackend").text("sync_id", "s").number("batch_id", n).numbers("keys", keys).b
 	}
-	end := begin("FullSyncEndMsg", 5).text("instance_id", "a").number("worker_id", 0).text("location", "LocalCPUBackend").text("sync_id", "s").number("actual_total_keys", 1).b
+	end := begin("FullSyncEndMsg", 5).text("instance_id", "a").number("worker_id", 0).
+		text("location", "LocalCPUBackend").text("sync_id", "s").number("actual_total_keys", 1).b
 	status := begin("FullSyncStatusMsg", 3).text("instance_id", "a").number("worker_id", 0).text("sync_id", "s").b
 	answer := func(complete bool, missing ...int64) []byte {
 		progress := 0.0
 		if complete {
 			progress = 1
 		}
-		return begin("FullSyncStatusRetMsg", 5).text("sync_id", "s").truth("is_complete", complete).float("global_progress", progress).truth("can_exit_freeze", complete).numbers("missing_batches", missing).b
+		return begin("FullSyncStatusRetMsg", 5).text("sync_id", "s").truth("is_complete", complete).
+			float("global_progress", progress).truth("can_exit_freeze", complete).numbers("missing_batches", missing).b
 	}
 	require.NoError(t, push.Send([][]byte{batch(1), end}))
-	require.Eventually(t, func() bool { return bytes.Equal(answer(false, 0), ask(t, reply, status)) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return bytes.Equal(answer(false, 0), ask(t, reply, status)) }, time.Minute,
+		time.Millisecond)
 	require.NoError(t, push.Send([][]byte{batch(0, first), end}))
-	require.Eventually(t, func() bool { return bytes.Equal(answer(true), ask(t, reply, status)) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return bytes.Equal(answer(true), ask(t, reply, status)) }, time.Minute,
+		time.Millisecond)
 	require.Equal(t, found(256), ask(t, reply, lookup))
 
 	require.Contains(t, string(ask(t, beat, worker("HeartbeatMsg", "b", 0, 1, ""))), "worker_re_registered")
@@ -173,12 +188,15 @@ func TestController(t *testing.T) {
 	all := string(ask(t, reply, info.b))
 	require.Contains(t, all, "\xabinstance_id\xa1a")
 	require.Contains(t, all, "\xabinstance_id\xa1b")
-	require.Equal(t, begin("QueryInstRetMsg", 2).text("event_id", "e").text("instance_id", "a").b, ask(t, reply, begin("QueryInstMsg", 2).text("event_id", "e").text("ip", "127.0.0.1").b))
+	require.Equal(t, begin("QueryInstRetMsg", 2).text("event_id", "e").text("instance_id", "a").b,
+		ask(t, reply, begin("QueryInstMsg", 2).text("event_id", "e").text("ip", "127.0.0.1").b))
 	require.Contains(t, string(ask(t, reply, begin("CheckFinishMsg", 1).text("event_id", "e").b)), "ErrorMsg")
 	require.Contains(t, string(ask(t, reply, end)), "ErrorMsg")
 	require.Contains(t, string(ask(t, beat, lookup)), "ErrorMsg")
 
-	require.NoError(t, push.Send([][]byte{begin("DeRegisterMsg", 4).text("instance_id", "a").number("worker_id", 0).text("ip", "").number("port", 0).b}))
+	leave := begin("DeRegisterMsg", 4).text("instance_id", "a").number("worker_id", 0).
+		text("ip", "").number("port", 0).b
+	require.NoError(t, push.Send([][]byte{leave}))
 	require.Eventually(t, func() bool { return len(b.d.Workers("a")) == 0 }, time.Minute, time.Millisecond)
 }
 
@@ -236,7 +254,8 @@ func TestCommands(t *testing.T) {
 		}
 		return f.b
 	}
-	require.Equal(t, begin("ClearRetMsg", 2).text("event_id", "e").number("num_tokens", 512).b, ask(t, reply, command("ClearMsg", false)))
+	require.Equal(t, begin("ClearRetMsg", 2).text("event_id", "e").number("num_tokens", 512).b,
+		ask(t, reply, command("ClearMsg", false)))
 	require.Contains(t, string(ask(t, reply, command("PinMsg", true))), "do not agree")
 	f := begin("HealthRetMsg", 2).text("event_id", "e").dict("error_codes", 2)
 	f.b = appendInt(appendInt(appendInt(appendInt(f.b, 0), 0), 1), -1)
@@ -279,7 +298,8 @@ func TestLies(t *testing.T) {
 				message[rng.IntN(len(message))] = byte(rng.Uint32())
 			}
 		case 2: // instances without end
-			message = worker("RegisterMsg", "liar"+strconv.Itoa(rng.IntN(1<<30)), int64(rng.Uint64()), int64(rng.Uint64()), "x")
+			message = worker("RegisterMsg", "liar"+strconv.Itoa(rng.IntN(1<<30)), int64(rng.Uint64()),
+				int64(rng.Uint64()), "x")
 		}
 		frames := [][]byte{{}, message}
 		switch {
@@ -360,8 +380,8 @@ func TestListsOfNothing(t *testing.T) {
 	require.ErrorContains(t, err, "bytes of JSON")
 }
 
-// TestTextOfALiar: an instance whose name is no UTF-8 is refused: with it in an answer, no client could read who else is
-// there.
+// TestTextOfALiar: an instance whose name is no UTF-8 is refused: with it in an answer, no client could read
+// who else is there.
 func TestTextOfALiar(t *testing.T) {
 	b := newBed(t, Options{})
 	reply := b.dial(1)
@@ -384,11 +404,13 @@ func TestUnreadAnswers(t *testing.T) {
 	f := begin("QueryWorkerInfoMsg", 3).text("event_id", "e").text("instance_id", "all")
 	f.b = msgp.AppendNil(msgp.AppendString(f.b, "worker_ids"))
 	require.Greater(t, len(ask(t, reply, f.b)), smallAnswer)
-	require.Eventually(t, func() bool { return b.s.memory.TryAcquire(maxMessage) }, time.Minute, time.Millisecond, "it is given back")
+	require.Eventually(t, func() bool { return b.s.memory.TryAcquire(maxMessage) }, time.Minute, time.Millisecond,
+		"it is given back")
 	require.NoError(t, reply.Send([][]byte{{}, f.b}))
 	_, err := reply.Receive()
 	require.Error(t, err, "there is no memory")
-	require.NotContains(t, string(ask(t, b.dial(1), worker("RegisterMsg", long, 1, 1, ""))), "ErrorMsg", "small answers need none")
+	require.NotContains(t, string(ask(t, b.dial(1), worker("RegisterMsg", long, 1, 1, ""))), "ErrorMsg",
+		"small answers need none")
 	b.s.memory.Release(maxMessage)
 }
 

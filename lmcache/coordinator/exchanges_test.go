@@ -82,7 +82,8 @@ func TestExchanges(t *testing.T) {
 		require.Equal(t, e.Status, w.Code, "%d: %s %s %s: %s", i, e.Method, e.Path, e.Body, w.Body)
 		kinds[e.Status]++
 		if e.Status < 400 || e.Status == http.StatusNotFound || e.Status == http.StatusConflict {
-			require.Equal(t, ordered(t, e.Answer), ordered(t, w.Body.Bytes()), "%d: %s %s %s", i, e.Method, e.Path, e.Body)
+			require.Equal(t, ordered(t, e.Answer), ordered(t, w.Body.Bytes()), "%d: %s %s %s", i, e.Method, e.Path,
+				e.Body)
 		}
 		s.validate(t)
 	}
@@ -91,7 +92,7 @@ func TestExchanges(t *testing.T) {
 	require.NotZero(t, kinds[204]*kinds[404]*kinds[409]*kinds[400])
 }
 
-// validate checks what the parts of a server promise each other, and that the directory says the same.
+// validate checks that the parts of a server agree with each other and with the directory.
 func (s *Server) validate(t testing.TB) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +113,8 @@ func (s *Server) validate(t testing.TB) {
 			if p.Shared {
 				id.Instance = sharedHolder
 			}
-			require.True(t, x.d.Holds(id, p.Tier+"/"+p.Backend, directory.KeyOf(spaceOf(o.key), o.key.Hash)), "%v %v", o.key, p)
+			require.True(t, x.d.Holds(id, p.Tier+"/"+p.Backend, directory.KeyOf(spaceOf(o.key), o.key.Hash)),
+				"%v %v", o.key, p)
 			if at := p.Tier + "/" + p.Backend; !p.Shared || !shared[at] {
 				shared[at] = shared[at] || p.Shared
 				entries++
@@ -125,7 +127,8 @@ func (s *Server) validate(t testing.TB) {
 	for instance, names := range x.l1 {
 		for name := range names {
 			require.NotNil(t, x.objects[name])
-			require.True(t, slices.ContainsFunc(x.objects[name].places, func(p place) bool { return p.Tier == "l1" && p.Instance == instance }))
+			require.True(t, slices.ContainsFunc(x.objects[name].places,
+				func(p place) bool { return p.Tier == "l1" && p.Instance == instance }))
 		}
 	}
 	for hash, c := range x.chunks {

@@ -50,7 +50,8 @@ type tierStats struct {
 
 func newIndex(d *directory.Directory, most int) *index {
 	return &index{
-		d: d, most: most, objects: map[string]*object{}, chunks: map[string]*chunk{}, l1: map[string]map[string]struct{}{},
+		d: d, most: most, objects: map[string]*object{}, chunks: map[string]*chunk{},
+		l1:    map[string]map[string]struct{}{},
 		tiers: map[string]*tierStats{"l1": {}, "l2": {}},
 	}
 }
@@ -125,7 +126,9 @@ func (x *index) report(b *batch) error {
 				fresh[name] = true
 			}
 		}
-		reports = append(reports, directory.Report{Evicted: b.Type == remove, Key: directory.KeyOf(spaceOf(k), k.Hash), Number: -1})
+		reports = append(reports, directory.Report{
+			Evicted: b.Type == remove, Key: directory.KeyOf(spaceOf(k), k.Hash), Number: -1,
+		})
 	}
 	if len(reports) == 0 {
 		return nil
@@ -152,7 +155,10 @@ func (x *index) store(b *batch, name string, k kv.ObjectKey, e entry) {
 		c.objects[name] = o
 		x.objects[name] = o
 	}
-	p := place{Instance: b.Instance, Incarnation: *b.Incarnation, Tier: b.Tier, Backend: *b.Backend, Size: e.Size, Shared: b.Shared}
+	p := place{
+		Instance: b.Instance, Incarnation: *b.Incarnation, Tier: b.Tier, Backend: *b.Backend,
+		Size: e.Size, Shared: b.Shared,
+	}
 	if at := o.find(b); at >= 0 {
 		was := o.places[at]
 		x.tiers[b.Tier].bytes += p.Size - was.Size
@@ -196,7 +202,8 @@ func (c *chunk) ids() []int64 {
 // find returns the place that a batch is about, or -1. A shared one is the same whoever reports it.
 func (o *object) find(b *batch) int {
 	return slices.IndexFunc(o.places, func(p place) bool {
-		return p.Shared == b.Shared && (b.Shared || p.Instance == b.Instance) && p.Tier == b.Tier && p.Backend == *b.Backend
+		return p.Shared == b.Shared && (b.Shared || p.Instance == b.Instance) && p.Tier == b.Tier &&
+			p.Backend == *b.Backend
 	})
 }
 
@@ -213,10 +220,12 @@ func (x *index) remove(b *batch, name string) {
 	x.settle(name, o)
 }
 
-// forget takes an object from what its instance has in memory, after a place of it has gone that was the last one there.
-// Any instance may have told of a shared place that another one takes away.
+// forget takes an object from what its instance has in memory, after a place of it has gone that was the last
+// one there. Any instance may have told of a shared place that another one takes away.
 func (x *index) forget(was place, name string, o *object) {
-	if was.Tier == "l1" && !slices.ContainsFunc(o.places, func(p place) bool { return p.Tier == "l1" && p.Instance == was.Instance }) {
+	if was.Tier == "l1" && !slices.ContainsFunc(o.places, func(p place) bool {
+		return p.Tier == "l1" && p.Instance == was.Instance
+	}) {
 		delete(x.l1[was.Instance], name)
 	}
 }
@@ -284,7 +293,8 @@ func (x *index) result(k kv.ObjectKey, echo encodedKey) keyResult {
 
 func (o *object) sorted() []place {
 	return slices.SortedFunc(slices.Values(o.places), func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Tier, b.Tier), cmp.Compare(a.Backend, b.Backend))
+		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Tier, b.Tier),
+			cmp.Compare(a.Backend, b.Backend))
 	})
 }
 
@@ -324,7 +334,9 @@ func (x *index) list(match func(place) bool, offset, limit int) (r listResponse,
 			if room -= 16 + 16*len(places); room < 0 {
 				return r, false
 			}
-			r.Keys = append(r.Keys, keyInfo{Key: encode(o.key), Placements: places, Tokens: len(o.chunk.tokens) / 4, Accesses: o.accesses})
+			r.Keys = append(r.Keys, keyInfo{
+				Key: encode(o.key), Placements: places, Tokens: len(o.chunk.tokens) / 4, Accesses: o.accesses,
+			})
 		}
 		r.Total++
 	}
@@ -333,8 +345,10 @@ func (x *index) list(match func(place) bool, offset, limit int) (r listResponse,
 
 func (x *index) stats() statsResponse {
 	r := statsResponse{
-		Keys: len(x.objects), Placements: x.tiers["l1"].count + x.tiers["l2"].count, L1: map[string]int{},
-		L1Count: x.tiers["l1"].count, L1Bytes: x.tiers["l1"].bytes, L2Count: x.tiers["l2"].count, L2Bytes: x.tiers["l2"].bytes,
+		Keys: len(x.objects), L1: map[string]int{},
+		Placements: x.tiers["l1"].count + x.tiers["l2"].count,
+		L1Count:    x.tiers["l1"].count, L1Bytes: x.tiers["l1"].bytes,
+		L2Count: x.tiers["l2"].count, L2Bytes: x.tiers["l2"].bytes,
 	}
 	for instance, names := range x.l1 {
 		r.L1[instance] = len(names)

@@ -83,7 +83,8 @@ func TestLongest(t *testing.T) {
 	found, chunks, err := s.Longest("m", 2, "", tokens, 1)
 	require.NoError(t, err)
 	require.Equal(t, 4, chunks)
-	require.Equal(t, []directory.Prefix{{Instance: "a", Chunks: 3, Places: []directory.Place{{Location: "l1/dram", Chunks: 3}}, Last: "l1/dram"}}, found)
+	require.Equal(t, []directory.Prefix{{Instance: "a", Chunks: 3,
+		Places: []directory.Place{{Location: "l1/dram", Chunks: 3}}, Last: "l1/dram"}}, found)
 
 	post("/events", events(t, "b", 1, 7, store, 2, tokens[:4]))
 	require.Contains(t, longest(), `"stale":true`)
@@ -95,7 +96,8 @@ func TestLongest(t *testing.T) {
 	d.Expire()
 	require.NotContains(t, longest(), `"a"`)
 	require.Contains(t, longest(), `"b"`)
-	require.JSONEq(t, `{"applied": 0, "duplicates": 0, "stale": 1}`, post("/events", events(t, "a", 1, 2, store, 2, tokens)))
+	require.JSONEq(t, `{"applied": 0, "duplicates": 0, "stale": 1}`,
+		post("/events", events(t, "a", 1, 2, store, 2, tokens)))
 	s.validate(t)
 
 	_, _, err = s.Longest("", 1, "", tokens, 0)
@@ -122,7 +124,9 @@ func TestBounds(t *testing.T) {
 		w := ask(h, "POST", "/instances", fmt.Appendf(nil, `{"instance_id": "%d", "ip": "x", "http_port": 1}`, i))
 		require.Equal(t, i >= maxInstances, w.Code == http.StatusServiceUnavailable, w.Body)
 	}
-	require.Equal(t, http.StatusUnprocessableEntity, ask(h, "POST", "/instances", []byte(`{"ip": "x", "http_port": 1, "metadata": {"a": "`+strings.Repeat("x", maxMetadata)+`"}}`)).Code)
+	require.Equal(t, http.StatusUnprocessableEntity,
+		ask(h, "POST", "/instances",
+			[]byte(`{"ip": "x", "http_port": 1, "metadata": {"a": "`+strings.Repeat("x", maxMetadata)+`"}}`)).Code)
 	require.Equal(t, http.StatusNotFound, ask(h, "GET", "/quota", nil).Code)
 }
 
@@ -138,7 +142,8 @@ func TestLies(t *testing.T) {
 	const letters = " 0123456789-\"{}[],:abcdefnrtu\\\x00\xff"
 	for n := range *lies {
 		e := all[rng.IntN(len(all))]
-		for e.Method == http.MethodGet && rng.IntN(100) > 0 { // it lists thousands of instances, and has nothing to lie with
+		// A GET lists thousands of instances, and has nothing to lie with.
+		for e.Method == http.MethodGet && rng.IntN(100) > 0 {
 			e = all[rng.IntN(len(all))]
 		}
 		body := bytes.Clone(e.Body)
@@ -150,7 +155,8 @@ func TestLies(t *testing.T) {
 				body[rng.IntN(len(body))] = letters[rng.IntN(len(letters))]
 			}
 		case 2:
-			body = bytes.ReplaceAll(body, []byte(`"instance_id": "`), fmt.Appendf(nil, `"instance_id": "%d`, rng.IntN(1<<30)))
+			body = bytes.ReplaceAll(body, []byte(`"instance_id": "`),
+				fmt.Appendf(nil, `"instance_id": "%d`, rng.IntN(1<<30)))
 		}
 		w := ask(h, e.Method, e.Path, body)
 		require.Less(t, w.Code, 504, "%s %s", e.Path, body)
@@ -177,13 +183,20 @@ func FuzzEvents(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		s, err := New(Options{Directory: directory.New(directory.Options{MaxWorkers: 10}), ChunkTokens: 4, MaxObjects: 100})
+		s, err := New(Options{Directory: directory.New(directory.Options{MaxWorkers: 10}), ChunkTokens: 4,
+			MaxObjects: 100})
 		require.NoError(t, err)
 		for range 2 {
 			ask(s.Handler(), "POST", "/events", body)
 			s.validate(t)
 		}
 	})
+}
+
+// send sends the batch of bodyOf, and checks the status of the answer.
+func send(t *testing.T, h http.Handler, status int, b batch, models ...string) {
+	t.Helper()
+	require.Equal(t, status, ask(h, "POST", "/events", bodyOf(t, b, models...)).Code)
 }
 
 // bodyOf is a batch about one key, of which each may be wrong.
@@ -239,7 +252,7 @@ func TestAnswerIsBounded(t *testing.T) {
 	_, h := newTestServer(t, directory.Options{}, Options{})
 	k := encode(kv.ObjectKey{Hash: []byte("hash"), Model: "m"})
 	b := batch{Instance: "a", Seq: 1, Type: store, Entries: []entry{{Key: &k, Tokens: make([]int64, maxChunkTokens)}}}
-	require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, b)).Code)
+	send(t, h, http.StatusOK, b)
 	for n, want := range map[int]int{1: http.StatusOK, 100: http.StatusOK, 1000: http.StatusBadRequest} {
 		q, err := json.Marshal(lookupRequest{Keys: slices.Repeat(list[encodedKey]{k}, n)})
 		require.NoError(t, err)
@@ -247,8 +260,8 @@ func TestAnswerIsBounded(t *testing.T) {
 	}
 }
 
-// TestHeartbeatWhileBodiesCrawl: peers that announce large bodies and send none keep no heartbeat from coming through, and
-// no small request.
+// TestHeartbeatWhileBodiesCrawl: peers that announce large bodies and send none keep no heartbeat from coming
+// through, and no small request.
 func TestHeartbeatWhileBodiesCrawl(t *testing.T) {
 	_, h := newTestServer(t, directory.Options{}, Options{})
 	web := httptest.NewServer(h)
@@ -264,7 +277,8 @@ func TestHeartbeatWhileBodiesCrawl(t *testing.T) {
 	}
 	begin := time.Now()
 	for path, want := range map[string]int{"/instances": 200, "/events": 200, "/directory/lookup": 422} {
-		body := map[string]string{"/instances": `{"instance_id": "a", "ip": "x", "http_port": 1}`, "/events": `{"batches": []}`, "/directory/lookup": `{}`}[path]
+		body := map[string]string{"/instances": `{"instance_id": "a", "ip": "x", "http_port": 1}`,
+			"/events": `{"batches": []}`, "/directory/lookup": `{}`}[path]
 		r, err := web.Client().Post(web.URL+path, "application/json", strings.NewReader(body))
 		require.NoError(t, err)
 		r.Body.Close()
@@ -276,17 +290,17 @@ func TestHeartbeatWhileBodiesCrawl(t *testing.T) {
 // TestFailedBatchIsAGap: a batch for which there was no room is lost, so the instance is stale.
 func TestFailedBatchIsAGap(t *testing.T) {
 	s, h := newTestServer(t, directory.Options{MaxEntries: 1}, Options{})
-	require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "a", Seq: 1, Type: store}, "m")).Code)
+	send(t, h, http.StatusOK, batch{Instance: "a", Seq: 1, Type: store}, "m")
 	require.False(t, found(s, "m")[0].Stale)
-	require.Equal(t, http.StatusServiceUnavailable, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "b", Seq: 1, Type: store}, "m")).Code)
+	send(t, h, http.StatusServiceUnavailable, batch{Instance: "b", Seq: 1, Type: store}, "m")
 	require.Equal(t, 1, s.Counts().StreamsWithGap)
-	require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "a", Seq: 2, Type: remove}, "m")).Code)
-	require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "b", Seq: 2, Type: store}, "m")).Code)
+	send(t, h, http.StatusOK, batch{Instance: "a", Seq: 2, Type: remove}, "m")
+	send(t, h, http.StatusOK, batch{Instance: "b", Seq: 2, Type: store}, "m")
 	require.True(t, found(s, "m")[0].Stale)
 }
 
-// TestLateStartIsStale: after a restart of the coordinator an instance is in the midst of its batches, whatever the first
-// one is about that comes.
+// TestLateStartIsStale: after a restart of the coordinator an instance is in the midst of its batches,
+// whatever the first one is about that comes.
 func TestLateStartIsStale(t *testing.T) {
 	for _, first := range []string{access, config, remove, store} {
 		s, h := newTestServer(t, directory.Options{}, Options{})
@@ -294,12 +308,13 @@ func TestLateStartIsStale(t *testing.T) {
 		if first == remove || first == store {
 			models = []string{"other"}
 		}
-		require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "a", Seq: 57, Type: first}, models...)).Code)
-		require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "a", Seq: 58, Type: store, Tier: "l2"}, "m")).Code)
+		send(t, h, http.StatusOK, batch{Instance: "a", Seq: 57, Type: first}, models...)
+		send(t, h, http.StatusOK, batch{Instance: "a", Seq: 58, Type: store, Tier: "l2"}, "m")
 		require.True(t, found(s, "m")[0].Stale, first)
 		one := int64(1)
-		require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "a", Incarnation: &one, Seq: 1, Type: store}, "new")).Code)
-		require.Equal(t, len(models) == 0, found(s, "new")[0].Stale, "%s: the directory knew of the memory, and it is empty; or not", first)
+		send(t, h, http.StatusOK, batch{Instance: "a", Incarnation: &one, Seq: 1, Type: store}, "new")
+		require.Equal(t, len(models) == 0, found(s, "new")[0].Stale,
+			"%s: the directory knew of the memory, and it is empty; or not", first)
 	}
 }
 
@@ -309,10 +324,10 @@ func TestSharedPlaceThatAnotherTakesAway(t *testing.T) {
 	for i := range int64(20) {
 		model := fmt.Sprint(i)
 		for _, instance := range []string{"a", "b"} {
-			require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: instance, Seq: i + 1, Type: store, Shared: true}, model)).Code)
+			send(t, h, http.StatusOK, batch{Instance: instance, Seq: i + 1, Type: store, Shared: true}, model)
 		}
 		s.validate(t)
-		require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: "c", Seq: i + 1, Type: remove, Shared: true}, model)).Code)
+		send(t, h, http.StatusOK, batch{Instance: "c", Seq: i + 1, Type: remove, Shared: true}, model)
 	}
 	s.validate(t)
 	require.Empty(t, s.index.l1["a"])
@@ -323,14 +338,14 @@ func TestSharedPlaceThatAnotherTakesAway(t *testing.T) {
 func TestPlacesAreBounded(t *testing.T) {
 	s, h := newTestServer(t, directory.Options{}, Options{MaxObjects: 2})
 	for i := range 20 {
-		require.Equal(t, http.StatusOK, ask(h, "POST", "/events", bodyOf(t, batch{Instance: fmt.Sprint(i), Seq: 1, Type: store}, "m", "m")).Code)
+		send(t, h, http.StatusOK, batch{Instance: fmt.Sprint(i), Seq: 1, Type: store}, "m", "m")
 	}
 	require.Len(t, found(s, "m"), 2*placesOfObject)
 	require.NotZero(t, s.Counts().Full)
 }
 
-// TestInstancesThatComeAndGo: names that are used once do not fill the directory; what is on a disk is not found while its
-// instance is away.
+// TestInstancesThatComeAndGo: names that are used once do not fill the directory; what is on a disk is not
+// found while its instance is away.
 func TestInstancesThatComeAndGo(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s, h := newTestServer(t, directory.Options{MaxWorkers: 3}, Options{Now: func() time.Time { return now }})
@@ -361,6 +376,7 @@ func TestInstancesThatComeAndGo(t *testing.T) {
 // TestNameOfSharedStorage: no instance has it.
 func TestNameOfSharedStorage(t *testing.T) {
 	_, h := newTestServer(t, directory.Options{}, Options{})
-	require.Equal(t, http.StatusUnprocessableEntity, ask(h, "POST", "/events", bodyOf(t, batch{Instance: sharedHolder, Seq: 1, Type: store}, "m")).Code)
-	require.Equal(t, http.StatusUnprocessableEntity, ask(h, "POST", "/instances", []byte(`{"instance_id": "(shared)", "ip": "x", "http_port": 1}`)).Code)
+	send(t, h, http.StatusUnprocessableEntity, batch{Instance: sharedHolder, Seq: 1, Type: store}, "m")
+	require.Equal(t, http.StatusUnprocessableEntity,
+		ask(h, "POST", "/instances", []byte(`{"instance_id": "(shared)", "ip": "x", "http_port": 1}`)).Code)
 }

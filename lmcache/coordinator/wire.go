@@ -18,8 +18,8 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errInvalid}, args...)...)
 }
 
-// The bodies of LMCache 0.5.7's coordinator (lmcache/v1/mp_coordinator/schemas.py and api.py). A pointer is a field that
-// has to be there, or one whose absence says something.
+// The bodies of LMCache 0.5.7's coordinator (lmcache/v1/mp_coordinator/schemas.py and api.py). A pointer is a
+// field that has to be there, or one whose absence says something.
 
 // encodedKey is the name of an object.
 type encodedKey struct {
@@ -32,7 +32,9 @@ type encodedKey struct {
 
 func encode(k kv.ObjectKey) encodedKey {
 	rank := int64(k.Rank)
-	return encodedKey{Hash: hex.EncodeToString(k.Hash), Model: k.Model, Rank: &rank, Group: int64(k.Group), Salt: k.Salt}
+	return encodedKey{
+		Hash: hex.EncodeToString(k.Hash), Model: k.Model, Rank: &rank, Group: int64(k.Group), Salt: k.Salt,
+	}
 }
 
 func (e encodedKey) key() (kv.ObjectKey, error) {
@@ -128,7 +130,8 @@ func (b *batch) check() error {
 		return invalid("instance_id is empty, or has more than %d bytes", maxName)
 	case b.Instance == sharedHolder:
 		return invalid("instance_id %s is taken", sharedHolder)
-	case b.Incarnation == nil || *b.Incarnation < 0 || b.Seq < 1 || b.Time < 0 || b.Capacity < 0 || b.Revision < 0 || b.Dropped < 0:
+	case b.Incarnation == nil || *b.Incarnation < 0 || b.Seq < 1 || b.Time < 0 || b.Capacity < 0 ||
+		b.Revision < 0 || b.Dropped < 0:
 		return invalid("a batch of %.40q has no incarnation or seq, or a number below 0", b.Instance)
 	case b.Type != store && b.Type != remove && b.Type != access && b.Type != config:
 		return invalid("event_type is %.40q", b.Type)

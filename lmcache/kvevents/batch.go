@@ -208,7 +208,9 @@ func apply(d *directory.Directory, s Source, events []event) error {
 		for some := range slices.Chunk(e.hashes, 1024) {
 			reports = reports[:0]
 			for _, h := range some {
-				reports = append(reports, directory.Report{Evicted: e.kind == removed, Key: keyOf(s.Model, e.group, h[:]), Number: -1})
+				reports = append(reports, directory.Report{
+					Evicted: e.kind == removed, Key: keyOf(s.Model, e.group, h[:]), Number: -1,
+				})
 			}
 			if err := d.Apply(id, e.medium, reports); err != nil {
 				return err

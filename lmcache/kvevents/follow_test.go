@@ -177,8 +177,8 @@ func follow(t *testing.T, p *publisher, replay bool) func(want int, stale bool, 
 	}
 }
 
-// TestReplay: what came before, what was lost and a publisher that begins anew make no difference, as long as it has its
-// batches; what it has no more makes the instance stale.
+// TestReplay: what came before, what was lost and a publisher that begins anew make no difference, as long as
+// it has its batches; what it has no more makes the instance stale.
 func TestReplay(t *testing.T) {
 	p := newPublisher(t)
 	p.publish(false, batchOf(1, stored, false, 1, 2)) // nobody is there
@@ -233,7 +233,8 @@ func TestWithoutReplay(t *testing.T) {
 	expect(1, false, 5)
 }
 
-// TestBatches: both forms of events are read, hashes as numbers and as bytes have one key, and anything else is refused.
+// TestBatches: both forms of events are read, hashes as numbers and as bytes have one key, and anything else
+// is refused.
 func TestBatches(t *testing.T) {
 	long := append(make([]byte, 24), 0, 0, 0, 0, 0, 0, 0, 7)
 	b := msgp.AppendArrayHeader(msgp.AppendFloat64(msgp.AppendArrayHeader(nil, 3), 1), 1)
@@ -247,11 +248,13 @@ func TestBatches(t *testing.T) {
 	events, err = parseBatch(batchOf(1, stored, true, 7))
 	require.NoError(t, err)
 	require.Equal(t, []event{{kind: stored, hashes: [][8]byte{{7: 7}}, medium: "GPU"}}, events)
-	for _, wrong := range [][]byte{nil, {0x90}, []byte("\x92\x01\xdd\xff\xff\xff\xff"), batchOf(1, "Other", false), b[:len(b)-1]} {
+	for _, wrong := range [][]byte{nil, {0x90}, []byte("\x92\x01\xdd\xff\xff\xff\xff"), batchOf(1, "Other", false),
+		b[:len(b)-1]} {
 		_, err := parseBatch(wrong)
 		require.ErrorIs(t, err, fs.ErrInvalid)
 	}
-	for _, s := range []Source{{Endpoint: "tcp://*:5557", Instance: "i"}, {Endpoint: "x", Instance: "i"}, {Endpoint: "tcp://a:1"}, {Endpoint: "tcp://a:1", Instance: "i", Replay: "b"}} {
+	for _, s := range []Source{{Endpoint: "tcp://*:5557", Instance: "i"}, {Endpoint: "x", Instance: "i"},
+		{Endpoint: "tcp://a:1"}, {Endpoint: "tcp://a:1", Instance: "i", Replay: "b"}} {
 		require.ErrorIs(t, Follow(t.Context(), nil, s), fs.ErrInvalid)
 	}
 	h, err := kv.NewHasher(kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 2})
@@ -330,8 +333,8 @@ func TestNewProcessSentMore(t *testing.T) {
 	expect(0, false, 1)
 }
 
-// TestReplayFails: without a replay that was promised nothing is claimed that may be wrong, reports are followed, and all
-// is right again once there is a replay.
+// TestReplayFails: while a source with a replay endpoint has no replay, nothing is claimed that may be wrong,
+// reports are followed, and all is right again once there is a replay.
 func TestReplayFails(t *testing.T) {
 	p := newPublisher(t)
 	p.publish(true, batchOf(1, stored, false, 1))
