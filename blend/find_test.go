@@ -17,7 +17,8 @@ import (
 	"github.com/ringcache/ringcache/kv"
 )
 
-// TestFingerprintsAreLMCaches: the vectors were made by LMCache 0.5.6 (rolling_hash_windows_numba, chunk_hash_windows_numba).
+// TestFingerprintsAreLMCaches: the vectors were made by LMCache 0.5.6 (rolling_hash_windows_numba,
+// chunk_hash_windows_numba).
 func TestFingerprintsAreLMCaches(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "fingerprints.json"))
 	require.NoError(t, err)

@@ -77,7 +77,8 @@ func difference(a, b []float32) float64 {
 	return math.Sqrt(above / below)
 }
 
-// TestAgainstNumpy compares whole runs with the oracle: KV and logits within 1e-4, the selected rows identical.
+// TestAgainstNumpy compares whole runs with the oracle: KV and logits within 1e-4, the selected rows
+// identical.
 func TestAgainstNumpy(t *testing.T) {
 	for _, name := range []string{"llama3", "yarn"} {
 		t.Run(name, func(t *testing.T) {

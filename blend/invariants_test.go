@@ -11,8 +11,8 @@ import (
 	"github.com/ringcache/ringcache/blend/rope"
 )
 
-// TestChunkAloneIsTheMovedChunk: a chunk that is computed alone at an offset is the one computed at 0, moved there: keys and
-// values of all layers. It holds for every scaling of positions.
+// TestChunkAloneIsTheMovedChunk: a chunk that is computed alone at an offset is the one computed at 0, moved
+// there: keys and values of all layers. It holds for every scaling of positions.
 func TestChunkAloneIsTheMovedChunk(t *testing.T) {
 	scalings := map[string]map[string]any{
 		"none": nil, "linear": {"rope_type": "linear", "factor": 2.0}, "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024},
@@ -76,7 +76,8 @@ func TestUnrotatedChunk(t *testing.T) {
 	t.Logf("unrotated and moved from 7 to 30 differ by %.1e", e)
 }
 
-// TestDeviationsThatAreZero: in layer 0 nothing has seen other tokens, and the first chunk has seen all that is in front.
+// TestDeviationsThatAreZero: in layer 0 nothing has seen other tokens, and the first chunk has seen all that
+// is in front.
 func TestDeviationsThatAreZero(t *testing.T) {
 	model := randomModel(t, 3, func(c map[string]any) { c["num_hidden_layers"] = 4 })
 	p := documents(rand.New(rand.NewPCG(3, 3)), 512)
@@ -105,7 +106,8 @@ func TestDeviationsThatAreZero(t *testing.T) {
 	}
 }
 
-// TestRatioOneIsAWholePrefill, bit for bit, with logits, at any check layer, and with a prefix that is not computed.
+// TestRatioOneIsAWholePrefill, bit for bit, with logits, at any check layer, and with a prefix that is not
+// computed.
 func TestRatioOneIsAWholePrefill(t *testing.T) {
 	for _, d := range []rope.DType{rope.F32, rope.F16, rope.BF16} {
 		model := randomModel(t, 4, func(c map[string]any) { c["num_hidden_layers"] = 4 })
@@ -132,7 +134,8 @@ func TestRatioOneIsAWholePrefill(t *testing.T) {
 	t.Log("difference of KV and logits: 0 bits")
 }
 
-// TestUnchangedKVStays: if what is reused is what a whole prefill computes, any selection gives it again, bit for bit.
+// TestUnchangedKVStays: if what is reused is what a whole prefill computes, any selection gives it again, bit
+// for bit.
 func TestUnchangedKVStays(t *testing.T) {
 	model := randomModel(t, 5, func(c map[string]any) { c["num_hidden_layers"] = 4 })
 	p := documents(rand.New(rand.NewPCG(5, 5)), 512)
@@ -155,7 +158,8 @@ func TestUnchangedKVStays(t *testing.T) {
 	t.Log("difference of KV and logits: 0 bits, deviations 0")
 }
 
-// TestSelectionBeatsRandom is the experiment of docs/blend.md: random weights, 8 seeds, equal numbers of tokens.
+// TestSelectionBeatsRandom is the experiment of docs/blend.md: random weights, 8 seeds, equal numbers of
+// tokens.
 func TestSelectionBeatsRandom(t *testing.T) {
 	seeds, ratios := uint64(8), []float64{0.15, 0.25, 0.5, 0.75}
 	if testing.Short() {

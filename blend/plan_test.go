@@ -148,8 +148,8 @@ func TestWhatIsNoPlanIsRefused(t *testing.T) {
 	}
 }
 
-// TestPlansHoldTheirRules draws prompts: gaps and query are computed in every layer, the prefix in none, and rows only
-// become fewer.
+// TestPlansHoldTheirRules draws prompts: gaps and query are computed in every layer, the prefix in none, and
+// rows only become fewer.
 func TestPlansHoldTheirRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := blend.PlanOptions{Layers: rapid.IntRange(1, 5).Draw(t, "layers"), Tokens: rapid.IntRange(1, 30).Draw(t, "tokens")}

@@ -15,7 +15,8 @@ import (
 	"github.com/ringcache/ringcache/encoder/safetensors"
 )
 
-// randomModel returns a model with random weights: 6 layers of 128 elements, 8 heads of queries and 4 of keys.
+// randomModel returns a model with random weights: 6 layers of 128 elements, 8 heads of queries and 4 of
+// keys.
 func randomModel(t testing.TB, seed uint64, change func(config map[string]any)) *transformer.Model {
 	t.Helper()
 	config := map[string]any{
@@ -89,8 +90,8 @@ func randomTokens(r *rand.Rand, n, vocabulary int) []int64 {
 	return out
 }
 
-// documents is the prompt of the experiment of docs/blend.md: a prefix, three chunks, a query. With the race detector,
-// which finds as much in short ones, the chunks are short.
+// documents is the prompt of the experiment of docs/blend.md: a prefix, three chunks, a query. With the race
+// detector, which finds as much in short ones, the chunks are short.
 func documents(r *rand.Rand, vocabulary int) prompt {
 	const prefix, chunks, query = 16, 3, 24
 	chunk := 96

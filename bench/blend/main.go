@@ -1,5 +1,6 @@
-// Command blend tries package blend on a task that two tiny models were trained on, and writes the table and the figures
-// that docs/blend.md shows. It measures no times: those are the benchmarks of packages blend and blend/rope.
+// Command blend tries package blend on a task that two tiny models were trained on, and writes the table and
+// the figures that docs/blend.md shows. It measures no times: those are the benchmarks of packages blend and
+// blend/rope.
 package main
 
 import (
@@ -77,8 +78,8 @@ func run(name, at, plots string, prompts int, seed uint64) error {
 	)
 }
 
-// The axis of a chart is logarithmic, and has no place for 0 %: it stands at half of the least ratio. A point at 0 of the
-// other axis is drawn as if it was just above.
+// The axis of a chart is logarithmic, and has no place for 0 %: it stands at half of the least ratio. A point
+// at 0 of the other axis is drawn as if it was just above.
 const nothing, least = 2.5, 1e-9
 
 func percent(x float64) string {
@@ -88,7 +89,8 @@ func percent(x float64) string {
 	return fmt.Sprintf("%g", x)
 }
 
-// list returns the ways that are compared: tokens that deviate most, and tokens by chance, at each check layer.
+// list returns the ways that are compared: tokens that deviate most, and tokens by chance, at each check
+// layer.
 func list(layers int) (labels []string, ways []retrieval.Way) {
 	for layer := 1; layer < layers; layer++ {
 		for _, random := range []bool{false, true} {

@@ -100,8 +100,8 @@ type Request struct {
 // again is how often a store is asked for what it fetches.
 const again = 5 * time.Millisecond
 
-// Begin pins chunks under a lease of this name, and waits until those that are in lower levels have been fetched. What can't
-// be pinned is not in the cover of the request; what is not there any more is forgotten.
+// Begin pins chunks under a lease of this name, and waits until those that are in lower levels have been
+// fetched. What can't be pinned is not in the cover of the request; what is not there any more is forgotten.
 func (l *Library) Begin(ctx context.Context, name string, cover []blend.Match) (*Request, error) {
 	lease, err := l.store.Lease(ctx, tier.LeaseOptions{ID: name, Owner: "blend"})
 	if err != nil {

@@ -89,7 +89,8 @@ func draw(t *testing.T, r *rand.Rand, n int) document {
 	return d
 }
 
-// TestFiftyDocumentsInRandomOrder stores documents, of which memory holds a part, and blends prompts of 50 of them.
+// TestFiftyDocumentsInRandomOrder stores documents, of which memory holds a part, and blends prompts of 50 of
+// them.
 func TestFiftyDocumentsInRandomOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(50, 50))
 	folder := filepath.Join(t.TempDir(), "disk")

@@ -21,7 +21,8 @@ type Note struct {
 	Unrotated   bool
 }
 
-// noteJSON is a Note in an object: {"blend":1, ...}. The fingerprint is a text, since JSON readers lose digits of numbers.
+// noteJSON is a Note in an object: {"blend":1, ...}. The fingerprint is a text, since JSON readers lose
+// digits of numbers.
 type noteJSON struct {
 	Blend       int    `json:"blend"`
 	Tokens      int    `json:"tokens"`

@@ -141,8 +141,8 @@ func (c Config) Validate() error {
 	return invalid("scaling %q is not known", s.Kind)
 }
 
-// ParseConfig reads what a model's config.json says, in the spelling of transformers 4 (rope_theta, rope_scaling) or 5
-// (rope_parameters). It does not say the pairing: that of the result is NeoX.
+// ParseConfig reads what a model's config.json says, in the spelling of transformers 4 (rope_theta,
+// rope_scaling) or 5 (rope_parameters). It does not say the pairing: that of the result is NeoX.
 func ParseConfig(text []byte) (Config, error) {
 	type scaling struct {
 		Type              string  `json:"type"`

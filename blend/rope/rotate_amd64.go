@@ -2,8 +2,8 @@ package rope
 
 import "golang.org/x/sys/cpu"
 
-// vectors reports whether processor and kernel have what rotate_amd64.s uses; its first comment says what the routines
-// require of their arguments.
+// vectors reports whether processor and kernel have what rotate_amd64.s uses; its first comment says what the
+// routines require of their arguments.
 var vectors = cpu.X86.HasAVX2 && cpu.X86.HasF16C
 
 //go:noescape

@@ -25,8 +25,8 @@ func scalings() []Scaling {
 	}
 }
 
-// TestRotatingTwiceIsRotatingOnce is the first invariant of blending: rotate(p1), then by p2 - p1, is rotate(p2). With
-// YaRN it fails if the factor of queries and keys is applied by each rotation.
+// TestRotatingTwiceIsRotatingOnce is the first invariant of blending: rotate(p1), then by p2 - p1, is
+// rotate(p2). With YaRN it fails if the factor of queries and keys is applied by each rotation.
 func TestRotatingTwiceIsRotatingOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	bounds := map[DType]float64{F32: 2e-6, F16: 4e-3, BF16: 3e-2}

@@ -81,7 +81,8 @@ func (t *Table) Frequencies() []float64 { return append([]float64(nil), t.freque
 // Factor returns by how much At scales what it rotates: 1, but for YaRN.
 func (t *Table) Factor() float64 { return t.factor }
 
-// Shift returns the rotation that moves keys by a number of positions, which may be negative. It has no factor.
+// Shift returns the rotation that moves keys by a number of positions, which may be negative. It has no
+// factor.
 //
 // See docs/decisions.md, "A shift has no factor, and a rotation has the same bits everywhere".
 func (t *Table) Shift(by int) Rotation { return t.rotation(by, 1) }

@@ -1,6 +1,6 @@
-// Package retrieval is a synthetic task for package blend: questions about documents, some of which can't be understood
-// without those in front of them. The prompts are those that the model in blend/testdata was trained on
-// (retrieval_train.py).
+// Package retrieval is a synthetic task for package blend: questions about documents, some of which can't be
+// understood without those in front of them. The prompts are those that the model in blend/testdata was
+// trained on (retrieval_train.py).
 package retrieval
 
 import (
@@ -28,7 +28,8 @@ type Prompt struct {
 	Tokens []int64
 	Cover  []blend.Match // each document
 	Answer int
-	// Pronoun is set if the document with the answer has no name of its subject: that is in one in front of it.
+	// Pronoun is set if the document with the answer has no name of its subject: that is in one in front of
+	// it.
 	Pronoun bool
 }
 
@@ -77,7 +78,8 @@ func Draw(r *rand.Rand, number int) Prompt {
 	return p
 }
 
-// A Way is how a prompt is computed. The query is always computed, in addition to Ratio of the tokens in front.
+// A Way is how a prompt is computed. The query is always computed, in addition to Ratio of the tokens in
+// front.
 type Way struct {
 	Ratio     float64 // 0 is plain concatenation, and 1 a whole prefill
 	Layer     int     // of the check
@@ -89,8 +91,8 @@ type Way struct {
 type Outcome struct {
 	Named, Pronoun           int // right answers about documents of both kinds
 	AskedNamed, AskedPronoun int
-	// KVError is the relative error of keys and values, by layer, and Divergence that of the answer's distribution from
-	// that of a whole prefill (Kullback-Leibler, nats): means of all prompts.
+	// KVError is the relative error of keys and values, by layer, and Divergence that of the answer's
+	// distribution from that of a whole prefill (Kullback-Leibler, nats): means of all prompts.
 	KVError    []float64
 	Divergence float64
 	// Rows is the mean of the tokens that were computed behind the check, of a prompt's.

@@ -12,11 +12,12 @@ import (
 	"github.com/ringcache/ringcache/kv/paged"
 )
 
-// BenchmarkCopy moves chunks of 256 tokens of a model with 8 heads of 128 bfloat16 elements in 16 layers, 16 MiB each,
-// between chunks and blocks of 16 tokens that are anywhere. In turn it copies as many bytes with copy, from a whole
-// piece of each tensor, so that both meet the same machine, and reports the best of each. Everything is far larger than the
-// caches of a processor. "blocks" are the same bytes by copy, a block of a layer and plane at a time, from anywhere: Go's copy
-// writes pieces from 1 MiB on past the caches, which nearly doubles its speed, and no block is so large.
+// BenchmarkCopy moves chunks of 256 tokens of a model with 8 heads of 128 bfloat16 elements in 16 layers, 16
+// MiB each, between chunks and blocks of 16 tokens that are anywhere. In turn it copies as many bytes with
+// copy, from a whole piece of each tensor, so that both meet the same machine, and reports the best of each.
+// Everything is far larger than the caches of a processor. "blocks" are the same bytes by copy, a block of a
+// layer and plane at a time, from anywhere: Go's copy writes pieces from 1 MiB on past the caches, which
+// nearly doubles its speed, and no block is so large.
 //
 //	go test -run - -bench Copy ./kv/paged
 func BenchmarkCopy(b *testing.B) {

@@ -13,7 +13,8 @@ type Geometry struct {
 	ElementSize int // bytes
 }
 
-// Limits of a Geometry, so that no product of them overflows: 2^20 * 2^32 is below 2^63 with the bytes of a token.
+// Limits of a Geometry, so that no product of them overflows: 2^20 * 2^32 is below 2^63 with the bytes of a
+// token.
 const (
 	maxLayers   = 1 << 12
 	maxSlots    = 1 << 36
@@ -124,8 +125,9 @@ type Buffers struct {
 // A stride is how far the next layer or plane is.
 type stride struct{ tensors, bytes int }
 
-// New returns the buffers that lie in these tensors, in the order of the dimensions in front of the last "_X_" of the
-// layout's name: one for each layer with most layouts. Each has exactly the size that the geometry gives it.
+// New returns the buffers that lie in these tensors, in the order of the dimensions in front of the last
+// "_X_" of the layout's name: one for each layer with most layouts. Each has exactly the size that the
+// geometry gives it.
 func New(g Geometry, tensors [][]byte) (*Buffers, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
