@@ -13,7 +13,9 @@ type Range struct{ Start, End int }
 // one, and of those the longest. It decides while a prompt is read from the left, as LMCache does.
 func Greedy(matches []Match) []Match {
 	sorted := slices.Clone(matches)
-	slices.SortStableFunc(sorted, func(a, b Match) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End)) })
+	slices.SortStableFunc(sorted, func(a, b Match) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
+	})
 	var out []Match
 	end := 0
 	for _, m := range sorted {
@@ -31,7 +33,9 @@ func Greedy(matches []Match) []Match {
 func Optimal(matches []Match) []Match {
 	sorted := slices.Clone(matches)
 	sorted = slices.DeleteFunc(sorted, func(m Match) bool { return m.Start < 0 || m.End <= m.Start })
-	slices.SortStableFunc(sorted, func(a, b Match) int { return cmp.Or(cmp.Compare(a.End, b.End), cmp.Compare(b.Start, a.Start)) })
+	slices.SortStableFunc(sorted, func(a, b Match) int {
+		return cmp.Or(cmp.Compare(a.End, b.End), cmp.Compare(b.Start, a.Start))
+	})
 	// best[i] is what the first i of the sorted matches can cover.
 	type cover struct {
 		tokens, matches int

@@ -76,7 +76,8 @@ func NewIndex(scheme kv.Scheme) (*Index, error) {
 		return nil, err
 	}
 	return &Index{
-		hasher: h, window: cmp.Or(scheme.ChunkTokens, kv.DefaultChunkTokens), slots: make([]uint32, 1<<slotBits), byName: map[string]uint32{},
+		hasher: h, window: cmp.Or(scheme.ChunkTokens, kv.DefaultChunkTokens), slots: make([]uint32, 1<<slotBits),
+		byName: map[string]uint32{},
 	}, nil
 }
 
@@ -168,21 +169,21 @@ func (x *Index) Remove(name string) bool {
 func (x *Index) Find(prompt []int64) ([]Match, error) {
 	var out []Match
 	for start, f := range Fingerprints(prompt, x.window) {
-		if !x.may(f) {
+		if !x.hasFingerprint(f) {
 			continue
 		}
 		name, err := x.Name(prompt[start : start+x.window])
 		if err != nil {
 			return nil, err
 		}
-		if x.has(name) {
+		if x.hasName(name) {
 			out = append(out, Match{start, start + x.window, name})
 		}
 	}
 	return out, nil
 }
 
-func (x *Index) may(fingerprint uint64) bool {
+func (x *Index) hasFingerprint(fingerprint uint64) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for at := x.slots[slotOf(fingerprint)]; at != 0; at = x.known[at-1].next {
@@ -193,7 +194,7 @@ func (x *Index) may(fingerprint uint64) bool {
 	return false
 }
 
-func (x *Index) has(name string) bool {
+func (x *Index) hasName(name string) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	_, ok := x.byName[name]

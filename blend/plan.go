@@ -46,13 +46,15 @@ func (o PlanOptions) Validate() error {
 	at := 0
 	for _, m := range o.Cover {
 		if m.Start < at || m.End <= m.Start || m.End > o.Tokens {
-			return invalid("a chunk from %d to %d behind one that ends at %d, in a prompt of %d tokens", m.Start, m.End, at, o.Tokens)
+			return invalid("a chunk from %d to %d behind one that ends at %d, in a prompt of %d tokens",
+				m.Start, m.End, at, o.Tokens)
 		}
 		at = m.End
 	}
 	for _, g := range Gaps(o.Cover, o.Tokens) {
 		if g.Start < o.Prefix {
-			return invalid("the tokens %d to %d are of the prefix, and no chunk has them", g.Start, min(g.End, o.Prefix)-1)
+			return invalid("the tokens %d to %d are of the prefix, and no chunk has them",
+				g.Start, min(g.End, o.Prefix)-1)
 		}
 	}
 	for i, c := range o.Checks {
@@ -118,7 +120,8 @@ func NewPlan(o PlanOptions) (*Plan, error) {
 // layer in front needs Select first.
 func (p *Plan) Step() (Step, error) {
 	if !p.selected || p.layer == p.options.Layers {
-		return Step{}, invalid("no step for layer %d of %d: it is the end, or Select is to be called", p.layer, p.options.Layers)
+		return Step{}, invalid("no step for layer %d of %d: it is the end, or Select is to be called",
+			p.layer, p.options.Layers)
 	}
 	s := Step{Layer: p.layer, Rows: p.rows, Write: p.rows, Attend: p.rows}
 	if p.check() != nil {

@@ -53,7 +53,8 @@ type Selection struct {
 // Validate reports what is wrong with a selection.
 func (s Selection) Validate() error {
 	if !(s.Ratio >= 0 && s.Ratio <= 1) || !(s.Threshold >= 0) {
-		return invalid("a ratio of %v and a threshold of %v; a ratio is 0 to 1, and no threshold is negative", s.Ratio, s.Threshold)
+		return invalid("a ratio of %v and a threshold of %v; a ratio is 0 to 1, and no threshold is negative",
+			s.Ratio, s.Threshold)
 	}
 	return nil
 }
@@ -61,7 +62,9 @@ func (s Selection) Validate() error {
 // Select returns which rows are computed further, in their order. candidates are rows of a prompt of so many
 // tokens, with their deviations; always reports which of them are selected whatever their deviation. Of equal
 // deviations the row in front is selected. A deviation that is no number is the largest.
-func (s Selection) Select(tokens int, candidates []int, deviations []float64, always func(row int) bool) ([]int, error) {
+func (s Selection) Select(
+	tokens int, candidates []int, deviations []float64, always func(row int) bool,
+) ([]int, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -87,10 +90,10 @@ func (s Selection) Select(tokens int, candidates []int, deviations []float64, al
 		}
 	}
 	weight := func(i int) float64 {
-		if d := deviations[i]; d == d { //nolint:gocritic // NaN alone differs from itself
-			return d
+		if math.IsNaN(deviations[i]) {
+			return math.Inf(1)
 		}
-		return math.Inf(1)
+		return deviations[i]
 	}
 	slices.SortStableFunc(rest, func(a, b int) int { return cmp.Compare(weight(b), weight(a)) })
 	for _, i := range rest[:min(max(count, 0), len(rest))] {

@@ -30,7 +30,8 @@ func (s Shape) Validate() error {
 	case s.Layers < 1 || s.Layers > maxLayers:
 		return invalid("%d layers; 1 to %d are possible", s.Layers, maxLayers)
 	case s.Heads < 1 || s.HeadDim < 1 || s.Heads > maxWidth/s.HeadDim:
-		return invalid("%d heads of %d elements; there is one at least, and %d elements at most", s.Heads, s.HeadDim, maxWidth)
+		return invalid("%d heads of %d elements; there is one at least, and %d elements at most",
+			s.Heads, s.HeadDim, maxWidth)
 	case s.DType.Size() == 0:
 		return invalid("no dtype %d", s.DType)
 	}

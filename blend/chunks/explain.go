@@ -73,8 +73,11 @@ func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOpt
 		notes[k][object.Name] = note
 	}
 	kinds := slices.SortedFunc(maps.Keys(notes), func(a, b kind) int {
-		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.window, b.window), cmp.Compare(a.shape.Layers, b.shape.Layers),
-			cmp.Compare(a.shape.Row(), b.shape.Row()), cmp.Compare(a.shape.DType, b.shape.DType))
+		return cmp.Or(
+			cmp.Compare(a.space, b.space), cmp.Compare(a.window, b.window),
+			cmp.Compare(a.shape.Layers, b.shape.Layers), cmp.Compare(a.shape.Row(), b.shape.Row()),
+			cmp.Compare(a.shape.DType, b.shape.DType),
+		)
 	})
 	var out []Explanation
 	for _, k := range kinds {

@@ -1,6 +1,9 @@
 package rope
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // A Table has the frequencies of a model.
 type Table struct {
@@ -76,7 +79,7 @@ func (t *Table) llama3() {
 func (t *Table) Config() Config { return t.config }
 
 // Frequencies returns a copy of the radians for each position, by pair.
-func (t *Table) Frequencies() []float64 { return append([]float64(nil), t.frequencies...) }
+func (t *Table) Frequencies() []float64 { return slices.Clone(t.frequencies) }
 
 // Factor returns by how much At scales what it rotates: 1, but for YaRN.
 func (t *Table) Factor() float64 { return t.factor }

@@ -47,7 +47,8 @@ func (m *Model) Blend(kv blend.KV, tokens []int64, plan *blend.Plan, o Options) 
 
 func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan, o Options) (*Result, error) {
 	if kv.Shape != m.Shape(kv.DType) || kv.Tokens != len(tokens) {
-		return nil, invalid("KV of %d tokens and %+v for a prompt of %d and %+v", kv.Tokens, kv.Shape, len(tokens), m.Shape(kv.DType))
+		return nil, invalid("KV of %d tokens and %+v for a prompt of %d and %+v",
+			kv.Tokens, kv.Shape, len(tokens), m.Shape(kv.DType))
 	}
 	for _, t := range tokens {
 		if t < 0 || t >= int64(m.dims.Vocabulary) {
