@@ -53,14 +53,20 @@ func run(name, at, plots string, prompts int, seed uint64) error {
 		return err
 	}
 	answers := chart.Chart{
-		Title: "model " + name + ": answers that need another document", X: "% of the documents' tokens computed again", Y: "% right", XText: percent,
+		Title: "model " + name + ": answers that need another document",
+		X:     "% of the documents' tokens computed again",
+		Y:     "% right", XText: percent,
 	}
-	errorsOf := chart.Chart{Title: "model " + name + ": error of the last layer's KV", X: answers.X, Y: "relative error", XText: percent}
+	errorsOf := chart.Chart{
+		Title: "model " + name + ": error of the last layer's KV", X: answers.X, Y: "relative error", XText: percent,
+	}
 	fmt.Printf("\nmodel %s, %d layers, %d prompts, seed %d\n\n", name, model.Dims().Layers, prompts, seed)
-	fmt.Println("| way | computed again | right, subject named | right, subject in another document | KV error by layer | divergence (nats) |")
+	fmt.Println("| way | computed again | right, subject named | right, subject in another document " +
+		"| KV error by layer | divergence (nats) |")
 	fmt.Println("|---|---|---|---|---|---|")
 	for i, o := range out {
-		fmt.Printf("| %s | %.0f %% | %d of %d | %d of %d |", labels[i], 100*ways[i].Ratio, o.Named, o.AskedNamed, o.Pronoun, o.AskedPronoun)
+		fmt.Printf("| %s | %.0f %% | %d of %d | %d of %d |",
+			labels[i], 100*ways[i].Ratio, o.Named, o.AskedNamed, o.Pronoun, o.AskedPronoun)
 		for _, e := range o.KVError {
 			fmt.Printf(" %.2f", e)
 		}

@@ -41,7 +41,9 @@ func Check(b []byte) error {
 }
 
 // dtypes are torch's names of LMCache's numbers. It reads 1 as well, and writes 2; 0 is none.
-var dtypes = [maxDType + 1]string{2: "float16", 3: "bfloat16", 4: "float32", 5: "float64", 6: "uint8", 7: "float8_e4m3fn", 8: "float8_e5m2"}
+var dtypes = [maxDType + 1]string{
+	2: "float16", 3: "bfloat16", 4: "float32", 5: "float64", 6: "uint8", 7: "float8_e4m3fn", 8: "float8_e5m2",
+}
 
 // AppendOne appends the RemoteMetadata of one group of tensors: the format, torch's name of the dtype, and up
 // to four dimensions. dtypes that LMCache has no number for, and tensors without elements or of 2 GiB or

@@ -6,6 +6,7 @@ package retrieval
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/ringcache/ringcache/blend"
 	"github.com/ringcache/ringcache/blend/rope"
@@ -122,7 +123,7 @@ func Try(model *transformer.Model, ways []Way, prompts int, seed uint64) ([]Outc
 		}
 		for i, w := range ways {
 			kv := moved
-			kv.Bytes = append([]byte(nil), moved.Bytes...)
+			kv.Bytes = slices.Clone(moved.Bytes)
 			got, err := p.blend(model, kv, w, chance)
 			if err != nil {
 				return nil, err
@@ -164,7 +165,8 @@ func (p Prompt) blend(model *transformer.Model, kv blend.KV, w Way, chance *rand
 		check.Layer = 0 // nothing but the query is computed in any layer
 	}
 	plan, err := blend.NewPlan(blend.PlanOptions{
-		Layers: model.Dims().Layers, Tokens: len(p.Tokens), Cover: p.Cover, Suffix: query, Checks: []blend.Check{check}, KeepFresh: w.KeepFresh && w.Ratio > 0,
+		Layers: model.Dims().Layers, Tokens: len(p.Tokens), Cover: p.Cover, Suffix: query,
+		Checks: []blend.Check{check}, KeepFresh: w.KeepFresh && w.Ratio > 0,
 	})
 	if err != nil {
 		return nil, err
