@@ -22,9 +22,12 @@ import (
 //	go test -run - -bench Copy ./kv/paged
 func BenchmarkCopy(b *testing.B) {
 	for _, layout := range []paged.Layout{
-		paged.FlashAttention, paged.FlashInfer, paged.AllLayersOfBlock, paged.FlashAttentionHND, paged.PackedHND, paged.MLA,
+		paged.FlashAttention, paged.FlashInfer, paged.AllLayersOfBlock,
+		paged.FlashAttentionHND, paged.PackedHND, paged.MLA,
 	} {
-		g := paged.Geometry{Layout: layout, Layers: 16, Blocks: 256, BlockTokens: 16, Heads: 8, HeadSize: 128, ElementSize: 2}
+		g := paged.Geometry{
+			Layout: layout, Layers: 16, Blocks: 256, BlockTokens: 16, Heads: 8, HeadSize: 128, ElementSize: 2,
+		}
 		switch layout {
 		case paged.MLA:
 			g.Heads, g.HeadSize, g.Layers = 1, 576, 60
@@ -87,8 +90,12 @@ func benchmarkCopy(b *testing.B, g paged.Geometry) {
 		}},
 		{name: "gather", do: func(i int) error { return buffers.Gather(all[i], slots[i]) }},
 		{name: "scatter", do: func(i int) error { return buffers.Scatter(slots[i], all[i]) }},
-		{name: "gather-layers", do: byLayer(func(l int, chunk []byte) error { return buffers.GatherLayer(chunk, format, l, slots[at]) })},
-		{name: "scatter-layers", do: byLayer(func(l int, chunk []byte) error { return buffers.ScatterLayer(slots[at], l, format, chunk) })},
+		{name: "gather-layers", do: byLayer(func(l int, chunk []byte) error {
+			return buffers.GatherLayer(chunk, format, l, slots[at])
+		})},
+		{name: "scatter-layers", do: byLayer(func(l int, chunk []byte) error {
+			return buffers.ScatterLayer(slots[at], l, format, chunk)
+		})},
 	}
 	for at = 0; b.Loop(); at = (at + 1) % chunks {
 		for i := range ways {

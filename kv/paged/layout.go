@@ -16,7 +16,7 @@ const (
 	Packed              Layout = "NL_X_NB_BS_NH_CS" // one plane: HeadSize is that of a key and a value together
 	PackedHND           Layout = "NL_X_NB_NH_BS_CS"
 	MLA                 Layout = "NL_X_NB_BS_HS"          // one plane and one head
-	SeparateByLayer     Layout = "NL_X_TWO_X_NB_BS_NH_HS" // vLLM-Ascend: keys of a layer, values of it, keys of the next
+	SeparateByLayer     Layout = "NL_X_TWO_X_NB_BS_NH_HS" // vLLM-Ascend: keys and values of a layer, then the next
 	SeparateByPlane     Layout = "TWO_X_NL_X_NB_BS_NH_HS" // SGLang: keys of all layers, then values of all
 	AllLayersOfBlock    Layout = "NB_NL_TWO_BS_NH_HS"     // one tensor: vLLM with cross-layer blocks
 	AllLayersOfBlockHND Layout = "NB_NL_TWO_NH_BS_HS"     // one tensor: TensorRT-LLM
