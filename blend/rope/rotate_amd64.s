@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// The loops of rotate.go with AVX2 and F16C. Products are rounded before they are added, as in Go, so that the bits are
-// the same: no fused operations.
+// The loops of rotate.go with AVX2 and F16C. Products are rounded before they are added, as in Go, so that
+// the bits are the same: no fused operations.
 //
 // All routines have the signature
 //
@@ -45,7 +45,8 @@ GLOBL belowHalf<>(SB), RODATA, $4
 	LEAQ (SI)(R8*size), R12 \
 	LEAQ (DI)(R8*size), R13
 
-// NEXT ends both loops: step pairs (or elements) on to the label pair, and then to the label head for the next head.
+// NEXT ends both loops: step pairs (or elements) on to the label pair, and then to the label head for the
+// next head.
 #define NEXT(step) \
 	ADDQ $step, AX \
 	CMPQ AX, R8    \
@@ -65,15 +66,15 @@ GLOBL belowHalf<>(SB), RODATA, $4
 	VMULPS s, a, Y13 \
 	VADDPS Y13, y, y
 
-// LOADF32, LOADF16, STOREF32 and STOREF16 move 8 numbers between the memory at p and the float32 numbers of y.
-// A float16 is rounded to nearest even.
+// LOADF32, LOADF16, STOREF32 and STOREF16 move 8 numbers between the memory at p and the float32 numbers of
+// y. A float16 is rounded to nearest even.
 #define LOADF32(p, y) VMOVUPS p, y
 #define LOADF16(p, y) VCVTPH2PS p, y
 #define STOREF32(y, p) VMOVUPS y, p
 #define STOREF16(y, p) VCVTPS2PH $0, y, p
 
-// NEOX is the whole of a routine for elements of size bytes: 8 elements a of the first half with 8 elements b of the
-// second one. first and second are cosines and sines by pair.
+// NEOX is the whole of a routine for elements of size bytes: 8 elements a of the first half with 8 elements b
+// of the second one. first and second are cosines and sines by pair.
 #define NEOX(LOAD, STORE, size) \
 	ARGUMENTS                          \
 head:                                      \
@@ -89,8 +90,9 @@ pair:                                      \
 	STORE(Y5, (R13)(AX*size))          \
 	NEXT(8)
 
-// GPTJ is the whole of a routine for elements of size bytes: 4 pairs, which lie side by side. first and second have a
-// factor for each element: the cosine, and the sine with the sign of the other element of the pair.
+// GPTJ is the whole of a routine for elements of size bytes: 4 pairs, which lie side by side. first and
+// second have a factor for each element: the cosine, and the sine with the sign of the other element of the
+// pair.
 #define GPTJ(LOAD, STORE, size) \
 	ARGUMENTS                          \
 	ADDQ R8, R8                        \
@@ -111,14 +113,16 @@ pair:                                      \
 	VPBROADCASTD belowHalf<>(SB), Y9 \
 	VPBROADCASTD upper<>(SB), Y10
 
-// ROUND rounds the float32 numbers of y to bfloat16, to nearest even: the upper halves. The lower ones are left over.
+// ROUND rounds the float32 numbers of y to bfloat16, to nearest even: the upper halves. The lower ones are
+// left over.
 #define ROUND(y) \
 	VPSRLD $16, y, Y13  \
 	VPAND  Y8, Y13, Y13 \
 	VPADDD Y9, y, y     \
 	VPADDD Y13, y, y
 
-// UNPACK makes float32 numbers of the 16 bfloat16 numbers at p: those with even numbers in e, with odd ones in o.
+// UNPACK makes float32 numbers of the 16 bfloat16 numbers at p: those with even numbers in e, with odd ones
+// in o.
 #define UNPACK(p, e, o) \
 	VMOVDQU p, o      \
 	VPSLLD  $16, o, e \
@@ -162,9 +166,9 @@ TEXT ·gptjF16AVX2(SB), NOSPLIT, $0-56
 
 // func neoxBF16AVX2(dst, src *byte, heads, pairs, stride int, first, second *float32)
 //
-// Turns bfloat16 keys whose pairs are halves of the head apart, 16 pairs at a time: a of the first half in Y0 and Y1, b
-// of the second one in Y2 and Y3. first and second are cosines and sines in the order of UNPACK: in each block of 16
-// pairs, 8 for the pairs with even numbers and then 8 for those with odd ones.
+// Turns bfloat16 keys whose pairs are halves of the head apart, 16 pairs at a time: a of the first half in Y0
+// and Y1, b of the second one in Y2 and Y3. first and second are cosines and sines in the order of UNPACK: in
+// each block of 16 pairs, 8 for the pairs with even numbers and then 8 for those with odd ones.
 TEXT ·neoxBF16AVX2(SB), NOSPLIT, $0-56
 	ARGUMENTS
 	CONSTANTSBF16
@@ -189,8 +193,8 @@ pair:
 
 // func gptjBF16AVX2(dst, src *byte, heads, pairs, stride int, first, second *float32)
 //
-// Turns bfloat16 keys whose pairs are neighbours, 8 pairs at a time: UNPACK leaves the first elements in Y0 and the
-// second ones in Y1. first and second are cosines and sines by pair.
+// Turns bfloat16 keys whose pairs are neighbours, 8 pairs at a time: UNPACK leaves the first elements in Y0
+// and the second ones in Y1. first and second are cosines and sines by pair.
 TEXT ·gptjBF16AVX2(SB), NOSPLIT, $0-56
 	ARGUMENTS
 	CONSTANTSBF16
