@@ -13,9 +13,10 @@ import (
 	"github.com/ringcache/ringcache/blend/rope"
 )
 
-// BenchmarkMove moves a chunk of 1,000 tokens of models with 7 billion weights: 32 layers, heads of 128 elements, 8 heads
-// of keys (Mistral) or 32 (Llama 2). Moving and copying the same bytes take turns, with the same number of goroutines, and
-// the shortest time of each counts, since other programs only make times longer.
+// BenchmarkMove moves a chunk of 1,000 tokens of models with 7 billion weights: 32 layers, heads of 128
+// elements, 8 heads of keys (Mistral) or 32 (Llama 2). Moving and copying the same bytes take turns, with the
+// same number of goroutines, and the shortest time of each counts, since other programs only make times
+// longer.
 func BenchmarkMove(b *testing.B) {
 	for _, heads := range []int{8, 32} {
 		for _, d := range []rope.DType{rope.BF16, rope.F16, rope.F32} {

@@ -9,11 +9,13 @@ import (
 // A Range is the tokens of a prompt from Start up to, and without, End.
 type Range struct{ Start, End int }
 
-// Greedy returns matches that do not overlap: always the one that starts first among those behind the last one, and of
-// those the longest. It decides while a prompt is read from the left, as LMCache does.
+// Greedy returns matches that do not overlap: always the one that starts first among those behind the last
+// one, and of those the longest. It decides while a prompt is read from the left, as LMCache does.
 func Greedy(matches []Match) []Match {
 	sorted := slices.Clone(matches)
-	slices.SortStableFunc(sorted, func(a, b Match) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End)) })
+	slices.SortStableFunc(sorted, func(a, b Match) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
+	})
 	var out []Match
 	end := 0
 	for _, m := range sorted {
@@ -25,12 +27,15 @@ func Greedy(matches []Match) []Match {
 	return out
 }
 
-// Optimal returns matches that do not overlap and have the most tokens. Of equal ones it takes those with the fewest
-// matches, since tokens that are computed together have seen each other, and then those that are further in front.
+// Optimal returns matches that do not overlap and have the most tokens. Of equal ones it takes those with the
+// fewest matches, since tokens that are computed together have seen each other, and then those that are
+// further in front.
 func Optimal(matches []Match) []Match {
 	sorted := slices.Clone(matches)
 	sorted = slices.DeleteFunc(sorted, func(m Match) bool { return m.Start < 0 || m.End <= m.Start })
-	slices.SortStableFunc(sorted, func(a, b Match) int { return cmp.Or(cmp.Compare(a.End, b.End), cmp.Compare(b.Start, a.Start)) })
+	slices.SortStableFunc(sorted, func(a, b Match) int {
+		return cmp.Or(cmp.Compare(a.End, b.End), cmp.Compare(b.Start, a.Start))
+	})
 	// best[i] is what the first i of the sorted matches can cover.
 	type cover struct {
 		tokens, matches int

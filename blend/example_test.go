@@ -31,7 +31,8 @@ func Example() {
 	fmt.Println("gaps", blend.Gaps(cover, len(prompt)))
 
 	plan, err := blend.NewPlan(blend.PlanOptions{
-		Layers: 3, Tokens: len(prompt), Cover: cover, Checks: []blend.Check{{Layer: 1, Selection: blend.Selection{Ratio: 0.4}}},
+		Layers: 3, Tokens: len(prompt), Cover: cover,
+		Checks: []blend.Check{{Layer: 1, Selection: blend.Selection{Ratio: 0.4}}},
 	})
 	if err != nil {
 		panic(err)

@@ -17,7 +17,8 @@ import (
 	"github.com/ringcache/ringcache/kv"
 )
 
-// TestFingerprintsAreLMCaches: the vectors were made by LMCache 0.5.6 (rolling_hash_windows_numba, chunk_hash_windows_numba).
+// TestFingerprintsAreLMCaches: the vectors were made by LMCache 0.5.6 (rolling_hash_windows_numba,
+// chunk_hash_windows_numba).
 func TestFingerprintsAreLMCaches(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "fingerprints.json"))
 	require.NoError(t, err)
@@ -62,9 +63,14 @@ func TestIndexFindsChunksAtAnyOffset(t *testing.T) {
 	prompt := slices.Concat([]int64{1, 2, 3}, b, []int64{4}, a[16:], []int64{5})
 	found, err := index.Find(prompt)
 	require.NoError(t, err)
-	want := []blend.Match{{Start: 3, End: 19, Name: inB[0].Name}, {Start: 19, End: 35, Name: inB[1].Name}, {Start: 37, End: 53, Name: inA[1].Name}}
+	want := []blend.Match{
+		{Start: 3, End: 19, Name: inB[0].Name},
+		{Start: 19, End: 35, Name: inB[1].Name},
+		{Start: 37, End: 53, Name: inA[1].Name},
+	}
 	require.Equal(t, want, found)
-	require.Equal(t, []blend.Range{{Start: 0, End: 3}, {Start: 35, End: 37}, {Start: 53, End: 62}}, blend.Gaps(found, len(prompt)))
+	require.Equal(t, []blend.Range{{Start: 0, End: 3}, {Start: 35, End: 37}, {Start: 53, End: 62}},
+		blend.Gaps(found, len(prompt)))
 
 	require.True(t, index.Remove(inB[1].Name))
 	require.False(t, index.Remove(inB[1].Name))
@@ -163,7 +169,10 @@ func TestGreedyAndOptimal(t *testing.T) {
 		{[]blend.Match{m(0, 4), m(4, 8)}, []blend.Match{m(0, 4), m(4, 8)}, []blend.Match{m(0, 4), m(4, 8)}},
 		// What starts first stands in the way of more.
 		{[]blend.Match{m(0, 4), m(3, 9)}, []blend.Match{m(0, 4)}, []blend.Match{m(3, 9)}},
-		{[]blend.Match{m(0, 4), m(1, 5), m(5, 9), m(4, 6)}, []blend.Match{m(0, 4), m(4, 6)}, []blend.Match{m(0, 4), m(5, 9)}},
+		{
+			[]blend.Match{m(0, 4), m(1, 5), m(5, 9), m(4, 6)},
+			[]blend.Match{m(0, 4), m(4, 6)}, []blend.Match{m(0, 4), m(5, 9)},
+		},
 		// Equal tokens: one chunk rather than two.
 		{[]blend.Match{m(0, 4), m(4, 8), m(0, 8)}, []blend.Match{m(0, 8)}, []blend.Match{m(0, 8)}},
 		{[]blend.Match{m(5, 9), m(4, 8)}, []blend.Match{m(4, 8)}, []blend.Match{m(4, 8)}},

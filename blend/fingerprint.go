@@ -9,11 +9,12 @@ import (
 	"github.com/ringcache/ringcache/kv"
 )
 
-// base is that of LMCache's fingerprints (lmcache/v1/multiprocess/token_hasher.py of 0.5.6): 2^64 over the golden ratio.
+// base is that of LMCache's fingerprints (lmcache/v1/multiprocess/token_hasher.py of 0.5.6): 2^64 over the
+// golden ratio.
 const base = 0x9E3779B97F4A7C15
 
-// Fingerprints returns the fingerprint of each window of so many tokens, at every offset: a polynomial of the tokens,
-// modulo 2^64. Of fewer tokens there is none.
+// Fingerprints returns the fingerprint of each window of so many tokens, at every offset: a polynomial of the
+// tokens, modulo 2^64. Of fewer tokens there is none.
 func Fingerprints(tokens []int64, window int) []uint64 {
 	if window < 1 || len(tokens) < window {
 		return nil
@@ -47,8 +48,8 @@ const slotBits = 20
 // maxKnown bounds the chunks of an Index: numbers of slots are 32 bits.
 const maxKnown = 1 << 28
 
-// An Index knows chunks of one length by their tokens, and finds them at any offset of a prompt. Any number of goroutines
-// may use it.
+// An Index knows chunks of one length by their tokens, and finds them at any offset of a prompt. Any number
+// of goroutines may use it.
 type Index struct {
 	hasher *kv.Hasher
 	window int
@@ -66,16 +67,17 @@ type entry struct {
 	next        uint32
 }
 
-// NewIndex returns an index of chunks of scheme.ChunkTokens, whose names are the hashes of the scheme, in hexadecimal
-// digits, of the chunk alone, as if it was the first one of a prompt. A chunk that is the first one of a prompt has the
-// same KV, and so it has the same name in a prefix cache.
+// NewIndex returns an index of chunks of scheme.ChunkTokens, whose names are the hashes of the scheme, in
+// hexadecimal digits, of the chunk alone, as if it was the first one of a prompt. A chunk that is the first
+// one of a prompt has the same KV, and so it has the same name in a prefix cache.
 func NewIndex(scheme kv.Scheme) (*Index, error) {
 	h, err := kv.NewHasher(scheme)
 	if err != nil {
 		return nil, err
 	}
 	return &Index{
-		hasher: h, window: cmp.Or(scheme.ChunkTokens, kv.DefaultChunkTokens), slots: make([]uint32, 1<<slotBits), byName: map[string]uint32{},
+		hasher: h, window: cmp.Or(scheme.ChunkTokens, kv.DefaultChunkTokens), slots: make([]uint32, 1<<slotBits),
+		byName: map[string]uint32{},
 	}, nil
 }
 
@@ -89,8 +91,8 @@ func (x *Index) Len() int {
 	return len(x.byName)
 }
 
-// Add adds the chunks of a document, one after the other from its start on, and returns where they are. What is left at
-// the end and shorter than a chunk is none.
+// Add adds the chunks of a document, one after the other from its start on, and returns where they are. What
+// is left at the end and shorter than a chunk is none.
 func (x *Index) Add(document []int64) ([]Match, error) {
 	var out []Match
 	for start := 0; start+x.window <= len(document); start += x.window {
@@ -162,26 +164,26 @@ func (x *Index) Remove(name string) bool {
 	return true
 }
 
-// Find returns the chunks in a prompt, in the order of their starts. They may overlap: see [Greedy] and [Optimal]. A
-// fingerprint can be that of other tokens; what is returned has the same hash.
+// Find returns the chunks in a prompt, in the order of their starts. They may overlap: see [Greedy] and
+// [Optimal]. A fingerprint can be that of other tokens; what is returned has the same hash.
 func (x *Index) Find(prompt []int64) ([]Match, error) {
 	var out []Match
 	for start, f := range Fingerprints(prompt, x.window) {
-		if !x.may(f) {
+		if !x.hasFingerprint(f) {
 			continue
 		}
 		name, err := x.Name(prompt[start : start+x.window])
 		if err != nil {
 			return nil, err
 		}
-		if x.has(name) {
+		if x.hasName(name) {
 			out = append(out, Match{start, start + x.window, name})
 		}
 	}
 	return out, nil
 }
 
-func (x *Index) may(fingerprint uint64) bool {
+func (x *Index) hasFingerprint(fingerprint uint64) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for at := x.slots[slotOf(fingerprint)]; at != 0; at = x.known[at-1].next {
@@ -192,7 +194,7 @@ func (x *Index) may(fingerprint uint64) bool {
 	return false
 }
 
-func (x *Index) has(name string) bool {
+func (x *Index) hasName(name string) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	_, ok := x.byName[name]

@@ -77,7 +77,8 @@ func difference(a, b []float32) float64 {
 	return math.Sqrt(above / below)
 }
 
-// TestAgainstNumpy compares whole runs with the oracle: KV and logits within 1e-4, the selected rows identical.
+// TestAgainstNumpy compares whole runs with the oracle: KV and logits within 1e-4, the selected rows
+// identical.
 func TestAgainstNumpy(t *testing.T) {
 	for _, name := range []string{"llama3", "yarn"} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +119,8 @@ func TestAgainstNumpy(t *testing.T) {
 			for i, c := range cases {
 				kv := clone(old)
 				result := p.blend(t, model, kv, c.Measure, blend.PlanOptions{
-					Checks: []blend.Check{{Layer: 1, Selection: blend.Selection{Ratio: c.Ratio}}}, KeepFresh: c.KeepFresh,
+					Checks:    []blend.Check{{Layer: 1, Selection: blend.Selection{Ratio: c.Ratio}}},
+					KeepFresh: c.KeepFresh,
 				})
 				prefix := fmt.Sprint("case", i)
 				rows := []int64{}
@@ -140,7 +142,8 @@ func TestAgainstNumpy(t *testing.T) {
 				deviationError = max(deviationError, difference(got, want))
 				require.Less(t, deviationError, 1e-4)
 			}
-			t.Logf("relative error of KV %.1e, of logits %.1e; of moved chunks %.1e, of deviations %.1e; of %d blends %.1e, all rows identical",
+			t.Logf("relative error of KV %.1e, of logits %.1e; of moved chunks %.1e, of deviations %.1e; "+
+				"of %d blends %.1e, all rows identical",
 				kvError, logitError, oldError, deviationError, len(cases), worst)
 		})
 	}

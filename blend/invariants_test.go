@@ -9,15 +9,21 @@ import (
 
 	"github.com/ringcache/ringcache/blend"
 	"github.com/ringcache/ringcache/blend/rope"
+	"github.com/ringcache/ringcache/internal/invariants"
 )
 
-// TestChunkAloneIsTheMovedChunk: a chunk that is computed alone at an offset is the one computed at 0, moved there: keys and
-// values of all layers. It holds for every scaling of positions.
+// TestChunkAloneIsTheMovedChunk: a chunk that is computed alone at an offset is the one computed at 0, moved
+// there: keys and values of all layers. It holds for every scaling of positions.
 func TestChunkAloneIsTheMovedChunk(t *testing.T) {
 	scalings := map[string]map[string]any{
-		"none": nil, "linear": {"rope_type": "linear", "factor": 2.0}, "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024},
-		"llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 1024},
-		"ntk":    {"rope_type": "dynamic", "factor": 1.0, "alpha": 50.0},
+		"none":   nil,
+		"linear": {"rope_type": "linear", "factor": 2.0},
+		"yarn":   {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024},
+		"llama3": {
+			"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+			"original_max_position_embeddings": 1024,
+		},
+		"ntk": {"rope_type": "dynamic", "factor": 1.0, "alpha": 50.0},
 	}
 	for name, scaling := range scalings {
 		model := randomModel(t, 1, func(c map[string]any) { c["num_hidden_layers"], c["rope_scaling"] = 3, scaling })
@@ -33,8 +39,10 @@ func TestChunkAloneIsTheMovedChunk(t *testing.T) {
 			var keys, values float64
 			for layer := range moved.Layers {
 				from := offset * moved.Row()
-				keys = max(keys, difference(floats(moved.Keys(layer)[from:], rope.F32), floats(at.Keys(layer), rope.F32)))
-				values = max(values, difference(floats(moved.Values(layer)[from:], rope.F32), floats(at.Values(layer), rope.F32)))
+				keys = max(keys, difference(
+					floats(moved.Keys(layer)[from:], rope.F32), floats(at.Keys(layer), rope.F32)))
+				values = max(values, difference(
+					floats(moved.Values(layer)[from:], rope.F32), floats(at.Values(layer), rope.F32)))
 				require.Equal(t, zero.Values(layer), moved.Values(layer)[from:], "values are not changed")
 			}
 			require.Less(t, max(keys, values), 2e-5, "%s at %d", name, offset)
@@ -61,7 +69,9 @@ func TestUnrotatedChunk(t *testing.T) {
 		}
 	}
 	got := map[bool]blend.KV{}
-	for unrotated, chunk := range map[bool]blend.Chunk{true: {KV: plain, Unrotated: true}, false: {KV: rotated, Position: 7}} {
+	for unrotated, chunk := range map[bool]blend.Chunk{
+		true: {KV: plain, Unrotated: true}, false: {KV: rotated, Position: 7},
+	} {
 		kv, err := blend.New(shape, 40)
 		require.NoError(t, err)
 		move, err := blend.NewMove(model.Table(), kv, 30, chunk)
@@ -76,7 +86,8 @@ func TestUnrotatedChunk(t *testing.T) {
 	t.Logf("unrotated and moved from 7 to 30 differ by %.1e", e)
 }
 
-// TestDeviationsThatAreZero: in layer 0 nothing has seen other tokens, and the first chunk has seen all that is in front.
+// TestDeviationsThatAreZero: in layer 0 nothing has seen other tokens, and the first chunk has seen all that
+// is in front.
 func TestDeviationsThatAreZero(t *testing.T) {
 	model := randomModel(t, 3, func(c map[string]any) { c["num_hidden_layers"] = 4 })
 	p := documents(rand.New(rand.NewPCG(3, 3)), 512)
@@ -105,7 +116,8 @@ func TestDeviationsThatAreZero(t *testing.T) {
 	}
 }
 
-// TestRatioOneIsAWholePrefill, bit for bit, with logits, at any check layer, and with a prefix that is not computed.
+// TestRatioOneIsAWholePrefill, bit for bit, with logits, at any check layer, and with a prefix that is not
+// computed.
 func TestRatioOneIsAWholePrefill(t *testing.T) {
 	for _, d := range []rope.DType{rope.F32, rope.F16, rope.BF16} {
 		model := randomModel(t, 4, func(c map[string]any) { c["num_hidden_layers"] = 4 })
@@ -132,7 +144,8 @@ func TestRatioOneIsAWholePrefill(t *testing.T) {
 	t.Log("difference of KV and logits: 0 bits")
 }
 
-// TestUnchangedKVStays: if what is reused is what a whole prefill computes, any selection gives it again, bit for bit.
+// TestUnchangedKVStays: if what is reused is what a whole prefill computes, any selection gives it again, bit
+// for bit.
 func TestUnchangedKVStays(t *testing.T) {
 	model := randomModel(t, 5, func(c map[string]any) { c["num_hidden_layers"] = 4 })
 	p := documents(rand.New(rand.NewPCG(5, 5)), 512)
@@ -155,13 +168,14 @@ func TestUnchangedKVStays(t *testing.T) {
 	t.Log("difference of KV and logits: 0 bits, deviations 0")
 }
 
-// TestSelectionBeatsRandom is the experiment of docs/blend.md: random weights, 8 seeds, equal numbers of tokens.
+// TestSelectionBeatsRandom is the experiment of docs/blend.md: random weights, 8 seeds, equal numbers of
+// tokens.
 func TestSelectionBeatsRandom(t *testing.T) {
 	seeds, ratios := uint64(8), []float64{0.15, 0.25, 0.5, 0.75}
 	if testing.Short() {
 		seeds = 1
 	}
-	if raceDetector {
+	if invariants.Enabled {
 		seeds, ratios = 1, []float64{0.5, 0.75} // the query alone is a quarter of a short prompt
 	}
 	type way struct {
@@ -187,7 +201,8 @@ func TestSelectionBeatsRandom(t *testing.T) {
 			errors := map[string]float64{}
 			for _, w := range ways {
 				kv := clone(moved)
-				o := blend.PlanOptions{Checks: []blend.Check{{Layer: 1, Selection: blend.Selection{Ratio: ratio}}}, KeepFresh: w.keepFresh}
+				check := blend.Check{Layer: 1, Selection: blend.Selection{Ratio: ratio}}
+				o := blend.PlanOptions{Checks: []blend.Check{check}, KeepFresh: w.keepFresh}
 				if w.random {
 					p.random(t, model, kv, o, r)
 				} else {
@@ -198,8 +213,10 @@ func TestSelectionBeatsRandom(t *testing.T) {
 			}
 			require.Less(t, errors["keys"], errors["random"], "seed %d ratio %v", seed, ratio)
 			require.Less(t, errors["values"], errors["random"], "seed %d ratio %v", seed, ratio)
-			require.Less(t, errors["keys, all fresh rows kept"], errors["random, all fresh rows kept"], "seed %d ratio %v", seed, ratio)
-			require.Less(t, errors["keys, all fresh rows kept"], errors["keys"], "seed %d ratio %v: keeping is free", seed, ratio)
+			require.Less(t, errors["keys, all fresh rows kept"], errors["random, all fresh rows kept"],
+				"seed %d ratio %v", seed, ratio)
+			require.Less(t, errors["keys, all fresh rows kept"], errors["keys"],
+				"seed %d ratio %v: keeping is free", seed, ratio)
 		}
 	}
 	t.Logf("mean relative error of KV over %d seeds; plain concatenation %.3f", seeds, sum["concatenation"])

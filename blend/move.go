@@ -17,7 +17,8 @@ type Chunk struct {
 	Unrotated bool
 }
 
-// A Move puts a chunk into the KV of a prompt: its values as they are, its keys rotated to their new positions.
+// A Move puts a chunk into the KV of a prompt: its values as they are, its keys rotated to their new
+// positions.
 type Move struct {
 	dst   KV
 	at    int
@@ -26,9 +27,9 @@ type Move struct {
 	rotations []rope.Rotation
 }
 
-// NewMove returns the move of a chunk to the tokens of dst from at on, whose positions in the prompt are their numbers.
-// Nothing is moved yet. The bytes of dst and chunk must stay valid, and those of chunk unchanged, until the last layer
-// has been moved.
+// NewMove returns the move of a chunk to the tokens of dst from at on, whose positions in the prompt are
+// their numbers. Nothing is moved yet. The bytes of dst and chunk must stay valid, and those of chunk
+// unchanged, until the last layer has been moved.
 func NewMove(t *rope.Table, dst KV, at int, chunk Chunk) (*Move, error) {
 	if dst.Shape != chunk.Shape {
 		return nil, invalid("a chunk of %+v for a prompt of %+v", chunk.Shape, dst.Shape)

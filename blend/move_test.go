@@ -28,7 +28,9 @@ func TestPlacesOfKV(t *testing.T) {
 		_, err = blend.View(shape, tokens, kv.Bytes)
 		require.ErrorIs(t, err, fs.ErrInvalid)
 	}
-	for _, s := range []blend.Shape{{}, {Layers: 1, Heads: 1 << 40, HeadDim: 1 << 40}, {Layers: 1, Heads: 1, HeadDim: 1, DType: 9}} {
+	for _, s := range []blend.Shape{
+		{}, {Layers: 1, Heads: 1 << 40, HeadDim: 1 << 40}, {Layers: 1, Heads: 1, HeadDim: 1, DType: 9},
+	} {
 		_, err = blend.New(s, 1)
 		require.ErrorIs(t, err, fs.ErrInvalid)
 	}

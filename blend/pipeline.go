@@ -5,11 +5,14 @@ import (
 	"sync"
 )
 
-// Pipeline loads the KV of layers, in their order, while others are computed: load is called by one goroutine for the
-// layers 0 to layers-1, compute by the caller's for each one that is loaded. At most window layers are loaded, or being
-// loaded, and not yet computed, which bounds the memory that load needs. Pipeline returns the first error, or that of
-// ctx, after both have returned.
-func Pipeline(ctx context.Context, layers, window int, load func(ctx context.Context, layer int) error, compute func(layer int) error) error {
+// Pipeline loads the KV of layers, in their order, while others are computed: load is called by one goroutine
+// for the layers 0 to layers-1, compute by the caller's for each one that is loaded. At most window layers
+// are loaded, or being loaded, and not yet computed, which bounds the memory that load needs. Pipeline
+// returns the first error, or that of ctx, after both have returned.
+func Pipeline(
+	ctx context.Context, layers, window int,
+	load func(ctx context.Context, layer int) error, compute func(layer int) error,
+) error {
 	if layers < 0 || window < 1 {
 		return invalid("%d layers in a window of %d", layers, window)
 	}

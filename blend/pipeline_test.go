@@ -73,8 +73,8 @@ func TestPipelineEndsWithTheFirstError(t *testing.T) {
 	require.ErrorIs(t, blend.Pipeline(t.Context(), 9, 0, nil, nil), fs.ErrInvalid)
 }
 
-// TestBlendingWhileLayersAreLoaded: a model computes each layer when it was moved, and at most two layers are moved ahead.
-// The result is that of moving everything first.
+// TestBlendingWhileLayersAreLoaded: a model computes each layer when it was moved, and at most two layers are
+// moved ahead. The result is that of moving everything first.
 func TestBlendingWhileLayersAreLoaded(t *testing.T) {
 	model := randomModel(t, 6, nil)
 	p := documents(rand.New(rand.NewPCG(6, 6)), 512)

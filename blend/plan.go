@@ -2,8 +2,9 @@ package blend
 
 import "slices"
 
-// A Check is a layer at which the tokens are selected that are computed further. The layers in front of the first check
-// are computed for all tokens, as the check's own keys and values are, with which the old ones are compared.
+// A Check is a layer at which the tokens are selected that are computed further. The layers in front of the
+// first check are computed for all tokens, as the check's own keys and values are, with which the old ones
+// are compared.
 type Check struct {
 	Layer int
 	Selection
@@ -13,19 +14,22 @@ type Check struct {
 type PlanOptions struct {
 	Layers int
 	Tokens int // of the prompt
-	// Cover is the chunks that were moved into the KV of the prompt. They do not overlap, and are in order. What lies
-	// between them has no KV, and is always computed.
+	// Cover is the chunks that were moved into the KV of the prompt. They do not overlap, and are in order.
+	// What lies between them has no KV, and is always computed.
 	Cover []Match
-	// Prefix is how many tokens from the first on have the KV that they would have if all was computed, as those of a
-	// prefix cache: they are never computed, and must be part of the cover. At least one token has to be left.
+	// Prefix is how many tokens from the first on have the KV that they would have if all was computed, as
+	// those of a prefix cache: they are never computed, and must be part of the cover. At least one token has
+	// to be left.
 	Prefix int
 	// Suffix is how many tokens at the end, the query, are always computed. At least the last token is.
 	Suffix int
-	// Checks have rising layers and choose among the tokens that the one in front has left. Without one, all tokens are
-	// computed. A check at layer 0 with the ratio 0 computes only what is always computed: plain concatenation.
+	// Checks have rising layers and choose among the tokens that the one in front has left. Without one, all
+	// tokens are computed. A check at layer 0 with the ratio 0 computes only what is always computed: plain
+	// concatenation.
 	Checks []Check
-	// KeepFresh replaces the keys and values of all tokens that were compared at a check, and not only of those that are
-	// selected: they were computed anyway, and are nearer to those of a whole prefill. It costs writing them.
+	// KeepFresh replaces the keys and values of all tokens that were compared at a check, and not only of
+	// those that are selected: they were computed anyway, and are nearer to those of a whole prefill. It
+	// costs writing them.
 	KeepFresh bool
 }
 
@@ -42,13 +46,15 @@ func (o PlanOptions) Validate() error {
 	at := 0
 	for _, m := range o.Cover {
 		if m.Start < at || m.End <= m.Start || m.End > o.Tokens {
-			return invalid("a chunk from %d to %d behind one that ends at %d, in a prompt of %d tokens", m.Start, m.End, at, o.Tokens)
+			return invalid("a chunk from %d to %d behind one that ends at %d, in a prompt of %d tokens",
+				m.Start, m.End, at, o.Tokens)
 		}
 		at = m.End
 	}
 	for _, g := range Gaps(o.Cover, o.Tokens) {
 		if g.Start < o.Prefix {
-			return invalid("the tokens %d to %d are of the prefix, and no chunk has them", g.Start, min(g.End, o.Prefix)-1)
+			return invalid("the tokens %d to %d are of the prefix, and no chunk has them",
+				g.Start, min(g.End, o.Prefix)-1)
 		}
 	}
 	for i, c := range o.Checks {
@@ -64,10 +70,11 @@ func (o PlanOptions) Validate() error {
 
 // A Plan says, layer by layer, what an engine computes of a prompt. One goroutine uses it at a time.
 //
-// For each layer, from 0 on, the engine asks for its [Step] and computes queries, keys and values of its Rows. If the step
-// has a Check, the engine compares keys or values with the old ones ([Deviation]) and calls [Plan.Select]. It writes what
-// the step's Write has over what the KV of the prompt had, and attends with the queries of Attend to the KV of all tokens
-// up to their own. Only they go through the rest of the layer, and are the Rows of the next one.
+// For each layer, from 0 on, the engine asks for its [Step] and computes queries, keys and values of its
+// Rows. If the step has a Check, the engine compares keys or values with the old ones ([Deviation]) and calls
+// [Plan.Select]. It writes what the step's Write has over what the KV of the prompt had, and attends with the
+// queries of Attend to the KV of all tokens up to their own. Only they go through the rest of the layer, and
+// are the Rows of the next one.
 type Plan struct {
 	options  PlanOptions
 	rows     []int
@@ -76,8 +83,8 @@ type Plan struct {
 	selected bool // the Step of the layer in front needs no Select, or has it
 }
 
-// A Step is what is computed in a layer. Its slices are valid, and must not be changed, until the next call of the plan.
-// Rows are numbers of tokens, which are their positions, in rising order.
+// A Step is what is computed in a layer. Its slices are valid, and must not be changed, until the next call
+// of the plan. Rows are numbers of tokens, which are their positions, in rising order.
 type Step struct {
 	Layer  int
 	Check  bool
@@ -109,11 +116,12 @@ func NewPlan(o PlanOptions) (*Plan, error) {
 	return p, nil
 }
 
-// Step returns what is computed in the next layer. It is an fs.ErrInvalid behind the last one, and where the layer in
-// front needs Select first.
+// Step returns what is computed in the next layer. It is an fs.ErrInvalid behind the last one, and where the
+// layer in front needs Select first.
 func (p *Plan) Step() (Step, error) {
 	if !p.selected || p.layer == p.options.Layers {
-		return Step{}, invalid("no step for layer %d of %d: it is the end, or Select is to be called", p.layer, p.options.Layers)
+		return Step{}, invalid("no step for layer %d of %d: it is the end, or Select is to be called",
+			p.layer, p.options.Layers)
 	}
 	s := Step{Layer: p.layer, Rows: p.rows, Write: p.rows, Attend: p.rows}
 	if p.check() != nil {
@@ -151,8 +159,8 @@ func (p *Plan) Select(deviations []float64) (Step, error) {
 	return s, nil
 }
 
-// Exact returns how many tokens from the first on have the KV of a whole prefill: those of the first chunk, if it begins
-// the prompt, was computed at position 0 and nothing was in front of it.
+// Exact returns how many tokens from the first on have the KV of a whole prefill: those of the first chunk,
+// if it begins the prompt, was computed at position 0 and nothing was in front of it.
 func Exact(cover []Match) int {
 	if len(cover) > 0 && cover[0].Start == 0 {
 		return cover[0].End

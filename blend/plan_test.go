@@ -35,7 +35,8 @@ func TestSelect(t *testing.T) {
 		{blend.Selection{Threshold: 1}, []float64{0, 3, 1, 2, 0}, none, []int{3, 8}},
 		{blend.Selection{Threshold: 1, Ratio: 0.1}, []float64{0, 3, 1, 2, 0}, none, []int{3}},
 		{blend.Selection{Threshold: 5}, []float64{0, 3, 1, 2, 0}, last, []int{9}},
-		{blend.Selection{Ratio: 0.1}, []float64{0, 0, 0, 0, 0}, func(row int) bool { return row < 8 }, []int{2, 3, 5}}, // all that is always
+		// All that is always selected.
+		{blend.Selection{Ratio: 0.1}, []float64{0, 0, 0, 0, 0}, func(row int) bool { return row < 8 }, []int{2, 3, 5}},
 	} {
 		got, err := c.s.Select(10, rows, c.deviations, c.always)
 		require.NoError(t, err)
@@ -112,7 +113,8 @@ func TestPlanOfAPrompt(t *testing.T) {
 
 func TestKeepFreshWritesWhatWasCompared(t *testing.T) {
 	plan, err := blend.NewPlan(blend.PlanOptions{
-		Layers: 2, Tokens: 4, Cover: []blend.Match{{Start: 0, End: 4}}, Checks: []blend.Check{{Layer: 0, Selection: blend.Selection{Ratio: 0.5}}}, KeepFresh: true,
+		Layers: 2, Tokens: 4, Cover: []blend.Match{{Start: 0, End: 4}},
+		Checks: []blend.Check{{Layer: 0, Selection: blend.Selection{Ratio: 0.5}}}, KeepFresh: true,
 	})
 	require.NoError(t, err)
 	_, err = plan.Step()
@@ -148,11 +150,13 @@ func TestWhatIsNoPlanIsRefused(t *testing.T) {
 	}
 }
 
-// TestPlansHoldTheirRules draws prompts: gaps and query are computed in every layer, the prefix in none, and rows only
-// become fewer.
+// TestPlansHoldTheirRules draws prompts: gaps and query are computed in every layer, the prefix in none, and
+// rows only become fewer.
 func TestPlansHoldTheirRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		o := blend.PlanOptions{Layers: rapid.IntRange(1, 5).Draw(t, "layers"), Tokens: rapid.IntRange(1, 30).Draw(t, "tokens")}
+		o := blend.PlanOptions{
+			Layers: rapid.IntRange(1, 5).Draw(t, "layers"), Tokens: rapid.IntRange(1, 30).Draw(t, "tokens"),
+		}
 		for at := 0; at < o.Tokens; {
 			n := rapid.IntRange(1, 8).Draw(t, "length")
 			if rapid.Bool().Draw(t, "chunk") && at+n <= o.Tokens {
@@ -165,7 +169,8 @@ func TestPlansHoldTheirRules(t *testing.T) {
 		o.KeepFresh = rapid.Bool().Draw(t, "keep")
 		for layer := range o.Layers {
 			if rapid.Bool().Draw(t, "check") {
-				o.Checks = append(o.Checks, blend.Check{Layer: layer, Selection: blend.Selection{Ratio: rapid.Float64Range(0, 1).Draw(t, "ratio")}})
+				selection := blend.Selection{Ratio: rapid.Float64Range(0, 1).Draw(t, "ratio")}
+				o.Checks = append(o.Checks, blend.Check{Layer: layer, Selection: selection})
 			}
 		}
 		plan, err := blend.NewPlan(o)
@@ -204,7 +209,9 @@ func TestPlansHoldTheirRules(t *testing.T) {
 }
 
 func TestWork(t *testing.T) {
-	d := blend.Dims{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, Intermediate: 14336, Vocabulary: 128256}
+	d := blend.Dims{
+		Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, Intermediate: 14336, Vocabulary: 128256,
+	}
 	require.NoError(t, d.Validate())
 	require.ErrorIs(t, blend.Dims{Layers: 1}.Validate(), fs.ErrInvalid)
 	whole := d.Prefill(1000, 0)
@@ -215,7 +222,9 @@ func TestWork(t *testing.T) {
 
 	// A plan that computes everything is a whole prefill, and one with a prefix a prefill behind it.
 	for _, prefix := range []int{0, 300} {
-		plan, err := blend.NewPlan(blend.PlanOptions{Layers: 32, Tokens: 1000, Cover: []blend.Match{{Start: 0, End: 300}}, Prefix: prefix})
+		plan, err := blend.NewPlan(blend.PlanOptions{
+			Layers: 32, Tokens: 1000, Cover: []blend.Match{{Start: 0, End: 300}}, Prefix: prefix,
+		})
 		require.NoError(t, err)
 		var w blend.Work
 		for range 32 {

@@ -13,14 +13,18 @@ import (
 	"github.com/ringcache/ringcache/blend/rope"
 	"github.com/ringcache/ringcache/blend/transformer"
 	"github.com/ringcache/ringcache/encoder/safetensors"
+	"github.com/ringcache/ringcache/internal/invariants"
 )
 
-// randomModel returns a model with random weights: 6 layers of 128 elements, 8 heads of queries and 4 of keys.
+// randomModel returns a model with random weights: 6 layers of 128 elements, 8 heads of queries and 4 of
+// keys.
 func randomModel(t testing.TB, seed uint64, change func(config map[string]any)) *transformer.Model {
 	t.Helper()
 	config := map[string]any{
-		"vocab_size": 512, "hidden_size": 128, "num_hidden_layers": 6, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16,
-		"intermediate_size": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": true, "max_position_embeddings": 4096,
+		"vocab_size": 512, "hidden_size": 128, "num_hidden_layers": 6,
+		"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16,
+		"intermediate_size": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+		"tie_word_embeddings": true, "max_position_embeddings": 4096,
 	}
 	if change != nil {
 		change(config)
@@ -40,7 +44,8 @@ func weights(t testing.TB, seed uint64, config map[string]any) []byte {
 	shapes := map[string][]int{"model.embed_tokens": {n("vocab_size"), d}, "model.norm": {d}}
 	for i := range n("num_hidden_layers") {
 		for name, shape := range map[string][]int{
-			"input_layernorm": {d}, "post_attention_layernorm": {d}, "self_attn.q_proj": {q, d}, "self_attn.k_proj": {k, d}, "self_attn.v_proj": {k, d},
+			"input_layernorm": {d}, "post_attention_layernorm": {d},
+			"self_attn.q_proj": {q, d}, "self_attn.k_proj": {k, d}, "self_attn.v_proj": {k, d},
 			"self_attn.o_proj": {d, q}, "mlp.gate_proj": {m, d}, "mlp.up_proj": {m, d}, "mlp.down_proj": {d, m},
 		} {
 			shapes["model.layers."+string(rune('0'+i))+"."+name] = shape
@@ -89,15 +94,18 @@ func randomTokens(r *rand.Rand, n, vocabulary int) []int64 {
 	return out
 }
 
-// documents is the prompt of the experiment of docs/blend.md: a prefix, three chunks, a query. With the race detector,
-// which finds as much in short ones, the chunks are short.
+// documents is the prompt of the experiment of docs/blend.md: a prefix, three chunks, a query. With the race
+// detector, which finds as much in short ones, the chunks are short.
 func documents(r *rand.Rand, vocabulary int) prompt {
 	const prefix, chunks, query = 16, 3, 24
 	chunk := 96
-	if raceDetector {
+	if invariants.Enabled {
 		chunk = 20
 	}
-	p := prompt{tokens: randomTokens(r, prefix+chunks*chunk+query, vocabulary), suffix: query, cover: []blend.Match{{Start: 0, End: prefix}}}
+	p := prompt{
+		tokens: randomTokens(r, prefix+chunks*chunk+query, vocabulary), suffix: query,
+		cover: []blend.Match{{Start: 0, End: prefix}},
+	}
 	for i := range chunks {
 		p.cover = append(p.cover, blend.Match{Start: prefix + i*chunk, End: prefix + (i+1)*chunk})
 	}
@@ -137,7 +145,9 @@ func (p prompt) plan(t testing.TB, o blend.PlanOptions, layers int) *blend.Plan 
 	return plan
 }
 
-func (p prompt) blend(t testing.TB, model *transformer.Model, kv blend.KV, m blend.Measure, o blend.PlanOptions) *transformer.Result {
+func (p prompt) blend(
+	t testing.TB, model *transformer.Model, kv blend.KV, m blend.Measure, o blend.PlanOptions,
+) *transformer.Result {
 	t.Helper()
 	result, err := model.Blend(kv, p.tokens, p.plan(t, o, model.Dims().Layers), transformer.Options{Measure: m})
 	require.NoError(t, err)
@@ -159,7 +169,9 @@ func clone(kv blend.KV) blend.KV {
 }
 
 // random blends, but for deviations that are drawn.
-func (p prompt) random(t testing.TB, model *transformer.Model, kv blend.KV, o blend.PlanOptions, r *rand.Rand) *transformer.Result {
+func (p prompt) random(
+	t testing.TB, model *transformer.Model, kv blend.KV, o blend.PlanOptions, r *rand.Rand,
+) *transformer.Result {
 	t.Helper()
 	draw := func(_ int, rows []int) []float64 {
 		out := make([]float64, len(rows))

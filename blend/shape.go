@@ -7,8 +7,8 @@ import (
 	"github.com/ringcache/ringcache/blend/rope"
 )
 
-// A Shape is what the keys and values of a token are, in all layers: with as many heads as queries have, or fewer
-// (grouped-query attention).
+// A Shape is what the keys and values of a token are, in all layers: with as many heads as queries have, or
+// fewer (grouped-query attention).
 type Shape struct {
 	Layers, Heads, HeadDim int // heads of keys, which values have, too
 	DType                  rope.DType
@@ -30,7 +30,8 @@ func (s Shape) Validate() error {
 	case s.Layers < 1 || s.Layers > maxLayers:
 		return invalid("%d layers; 1 to %d are possible", s.Layers, maxLayers)
 	case s.Heads < 1 || s.HeadDim < 1 || s.Heads > maxWidth/s.HeadDim:
-		return invalid("%d heads of %d elements; there is one at least, and %d elements at most", s.Heads, s.HeadDim, maxWidth)
+		return invalid("%d heads of %d elements; there is one at least, and %d elements at most",
+			s.Heads, s.HeadDim, maxWidth)
 	case s.DType.Size() == 0:
 		return invalid("no dtype %d", s.DType)
 	}
@@ -47,8 +48,8 @@ func (s Shape) Bytes(tokens int) int64 { return 2 * int64(s.Layers) * int64(toke
 type KV struct {
 	Shape
 	Tokens int
-	// Bytes are the keys of all layers and then the values, in each layer those of its tokens, in each token its heads:
-	// as LMCache stores a chunk (KV_2LTD), and a [kv.Group] of two planes.
+	// Bytes are the keys of all layers and then the values, in each layer those of its tokens, in each token
+	// its heads: as LMCache stores a chunk (KV_2LTD), and a [kv.Group] of two planes.
 	Bytes []byte
 }
 
@@ -85,8 +86,8 @@ func (kv KV) plane(i int) []byte {
 	return kv.Bytes[i*size : (i+1)*size : (i+1)*size]
 }
 
-// Replace copies rows into those of dst with the numbers rows: what was computed anew into what was reused. Both are the
-// keys, or the values, of a layer; fresh has one row for each number.
+// Replace copies rows into those of dst with the numbers rows: what was computed anew into what was reused.
+// Both are the keys, or the values, of a layer; fresh has one row for each number.
 func (s Shape) Replace(dst []byte, rows []int, fresh []byte) error {
 	size := s.Row()
 	if len(fresh) != len(rows)*size {

@@ -46,14 +46,15 @@ func (d Dims) Validate() error {
 
 // Work is an estimate by formula, and no measurement.
 type Work struct {
-	// FLOPs are floating-point operations: two for each weight that a token meets, and four for each element of its queries
-	// and each token that it attends to. What normalises and rotates is not counted.
+	// FLOPs are floating-point operations: two for each weight that a token meets, and four for each element
+	// of its queries and each token that it attends to. What normalises and rotates is not counted.
 	FLOPs float64
 	// Rows is for how many tokens a layer was computed, of all layers.
 	Rows int64
 }
 
-// Prefill estimates the work of the tokens behind a prefix whose KV is there, up to the logits of the last one.
+// Prefill estimates the work of the tokens behind a prefix whose KV is there, up to the logits of the last
+// one.
 func (d Dims) Prefill(tokens, prefix int) Work {
 	rows := float64(tokens - prefix)
 	// The sum of the tokens that each one attends to.

@@ -72,11 +72,17 @@ func key(name string) tier.Key { return tier.Key{Space: "space", Name: name} }
 
 // fillLevel stores an object, and has a lease that pins it and writes another one.
 func fillLevel(l *memory.Level) error {
-	x, err := l.Lease(ctx, tier.LeaseOptions{ID: "ringcache/session/lease", Owner: "4711 99 vllm 0.33.0 worker 0", Until: time.Now().Add(time.Hour)})
+	x, err := l.Lease(ctx, tier.LeaseOptions{
+		ID: "ringcache/session/lease", Owner: "4711 99 vllm 0.33.0 worker 0", Until: time.Now().Add(time.Hour),
+	})
 	if err != nil {
 		return err
 	}
-	objects := []tier.Object{{Key: key("pinned"), Size: 3000, Tenant: "team"}, {Key: key("written"), Size: 2000}, {Key: key("idle"), Size: 100}}
+	objects := []tier.Object{
+		{Key: key("pinned"), Size: 3000, Tenant: "team"},
+		{Key: key("written"), Size: 2000},
+		{Key: key("idle"), Size: 100},
+	}
 	for _, p := range x.Reserve(objects) {
 		if p.Err != nil {
 			return p.Err

@@ -57,7 +57,8 @@ func (x *Segment) holders() (all []Holder) {
 	_ = fault.Guard(func() error { // what was read until then counts
 		for _, r := range x.control.Readers() {
 			all = append(all, Holder{
-				Kind: "reader", Name: strconv.Itoa(r.PID), PID: r.PID, Dead: !r.Alive, Pinned: len(r.Holds), ids: r.Holds,
+				Kind: "reader", Name: strconv.Itoa(r.PID), PID: r.PID, Dead: !r.Alive,
+				Pinned: len(r.Holds), ids: r.Holds,
 			})
 		}
 		return nil

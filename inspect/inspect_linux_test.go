@@ -32,8 +32,10 @@ func TestPoolAtWork(t *testing.T) {
 	x := open(t, dir, "pool")
 	s := summary(t, x)
 	require.Equal(t, inspect.Alive, s.State)
-	require.Equal(t, []any{"pool", "0.33.0", "frontend", os.Getpid(), os.Geteuid()}, []any{s.Policy, s.Format, s.Owner, s.PID, s.UID})
-	require.Equal(t, []int64{ringSize, 32, 3, 16, 3, 0}, []int64{s.Size, s.DataOffset, s.Objects, s.MaxObjects, s.InUse, s.Damaged})
+	require.Equal(t, []any{"pool", "0.33.0", "frontend", os.Getpid(), os.Geteuid()},
+		[]any{s.Policy, s.Format, s.Owner, s.PID, s.UID})
+	require.Equal(t, []int64{ringSize, 32, 3, 16, 3, 0},
+		[]int64{s.Size, s.DataOffset, s.Objects, s.MaxObjects, s.InUse, s.Damaged})
 	require.WithinDuration(t, time.Now(), s.Made, time.Hour)
 	require.Empty(t, s.Problem)
 	all := objects(x)
@@ -74,7 +76,8 @@ func TestKilledWriter(t *testing.T) {
 	all := objects(x)
 	require.Len(t, all, 3)
 	pinned := all["space/pinned"]
-	require.Equal(t, []any{"space", "pinned", "team", int64(3000), inspect.InUse, []string{"lease ringcache/session/lease"}},
+	require.Equal(t, []any{"space", "pinned", "team",
+		int64(3000), inspect.InUse, []string{"lease ringcache/session/lease"}},
 		[]any{pinned.Space, pinned.Name, pinned.Tenant, pinned.Size, pinned.State, pinned.HeldBy})
 	require.Equal(t, inspect.Reserved, all["space/written"].State)
 	require.Equal(t, pinned.HeldBy, all["space/written"].HeldBy)
@@ -83,7 +86,8 @@ func TestKilledWriter(t *testing.T) {
 	holders, err := x.Holders()
 	require.NoError(t, err)
 	require.Equal(t, []inspect.Holder{{
-		Kind: "lease", Name: "ringcache/session/lease", Client: "vllm 0.33.0 worker 0", PID: 4711, Until: holders[0].Until,
+		Kind: "lease", Name: "ringcache/session/lease", Client: "vllm 0.33.0 worker 0",
+		PID: 4711, Until: holders[0].Until,
 		Pinned: 1, Reserved: 1, Bytes: pinned.Chunk + all["space/written"].Chunk,
 	}}, clean(holders))
 	require.WithinDuration(t, time.Now().Add(time.Hour), holders[0].Until, time.Hour/2)
@@ -139,8 +143,12 @@ func TestList(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]inspect.State{
-		"VLLM_OBJECT_STORAGE_SHM_BUFFER": inspect.Foreign, "alive": inspect.Alive, "cut": inspect.Damaged, "level": inspect.Orphan,
-		"open": inspect.Denied, "pool": inspect.Orphan,
+		"VLLM_OBJECT_STORAGE_SHM_BUFFER": inspect.Foreign,
+		"alive":                          inspect.Alive,
+		"cut":                            inspect.Damaged,
+		"level":                          inspect.Orphan,
+		"open":                           inspect.Denied,
+		"pool":                           inspect.Orphan,
 	}, states)
 	_, err = inspect.List(inspect.Options{Dir: dir + "/none"})
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -198,7 +206,8 @@ func TestFIFOAndForeign(t *testing.T) {
 			check := func(policy string) {
 				x := open(t, dir, "ring")
 				s := summary(t, x)
-				require.Equal(t, []any{policy, int64(3), int64(g.DataOffset), int64(-1)}, []any{s.Policy, s.Objects, s.DataOffset, s.Used})
+				require.Equal(t, []any{policy, int64(3), int64(g.DataOffset), int64(-1)},
+					[]any{s.Policy, s.Objects, s.DataOffset, s.Used})
 				var ids []uint32
 				for o := range x.Objects() {
 					require.Equal(t, inspect.Unknown, o.State)
@@ -240,7 +249,8 @@ func TestMap(t *testing.T) {
 	require.Equal(t, m.Summary.Size, last.Address+last.Size)
 	all := objects(x)
 	require.Equal(t, map[inspect.State]int64{
-		inspect.InUse: all["space/pinned"].Chunk, inspect.Reserved: all["space/written"].Chunk, inspect.Evictable: all["space/idle"].Chunk,
+		inspect.InUse: all["space/pinned"].Chunk, inspect.Reserved: all["space/written"].Chunk,
+		inspect.Evictable: all["space/idle"].Chunk,
 	}, states)
 	var b strings.Builder
 	require.NoError(t, m.SVG(&b))

@@ -62,7 +62,7 @@ func List(o Options) ([]Summary, error) {
 
 // look describes one segment.
 func look(name string, o Options, opened func(dev, ino uint64) []int) (s Summary, err error) {
-	x, err := open(name, o)
+	x, err := Open(name, o)
 	if err != nil {
 		return s, err
 	}

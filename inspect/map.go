@@ -85,8 +85,8 @@ func (m *Map) SVG(w io.Writer) error {
 	height := top + rows*(cell+gap) + 40
 	title := "Segment " + terminal.Text(m.Summary.Name)
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" font-family="sans-serif" font-size="12">`+"\n",
-		width, height)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" `+
+		`font-family="sans-serif" font-size="12">`+"\n", width, height)
 	fmt.Fprintf(&b, "<title>%s</title>\n", escape(title))
 	b.WriteString(svgStyle)
 	fmt.Fprintf(&b, `<rect class="back" width="%d" height="%d"/>`+"\n", width, height)

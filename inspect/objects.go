@@ -77,11 +77,14 @@ func (x *Segment) yieldReserved(buf *[]byte, yield func(Object) bool) {
 	for _, l := range leases {
 		for _, r := range l.Reserved {
 			o := Object{
-				State: Reserved, Address: int64(min(r.Address, math.MaxInt64)), ID: r.ID, Size: int64(r.Size), Chunk: int64(r.Size),
+				State: Reserved, Address: int64(min(r.Address, math.MaxInt64)), ID: r.ID,
+				Size: int64(r.Size), Chunk: int64(r.Size),
 				Reads: -1, Issued: -1, HeldBy: []string{Holder{Kind: "lease", Name: l.ID}.String()},
 			}
 			if !x.fits(r) {
-				o.State, o.Problem = Damaged, fmt.Sprintf("a reservation of %d bytes at address %d is not in a ring of %d", r.Size, r.Address, x.size)
+				o.State = Damaged
+				o.Problem = fmt.Sprintf("a reservation of %d bytes at address %d is not in a ring of %d",
+					r.Size, r.Address, x.size)
 			} else {
 				o.Chunk = x.extent(r)
 				if _, d, err := x.readDescription(sidecar.Entry{Record: r}, buf); err == nil {

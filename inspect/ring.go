@@ -23,7 +23,6 @@ type chunk struct {
 // laps are the chunks of a ring that its headers prove.
 type laps struct {
 	chunks []chunk
-	newest int  // so many of the front are of the newest lap
 	cut    bool // there are more
 }
 
@@ -33,11 +32,10 @@ type laps struct {
 // which may have been freed.
 func (x *Segment) follow() (l laps) {
 	l.chunks, l.cut = x.run(0, nil)
-	l.newest = len(l.chunks)
-	if l.newest == 0 || l.cut {
+	if len(l.chunks) == 0 || l.cut {
 		return l
 	}
-	last := l.chunks[l.newest-1]
+	last := l.chunks[len(l.chunks)-1]
 	if old, cut := x.run(last.address+last.size, nil); len(old) > 0 && !cut &&
 		(old[len(old)-1].id+1)%shmring.IDLimit == l.chunks[0].id {
 		l.chunks = append(l.chunks, old...)
@@ -77,10 +75,10 @@ func (x *Segment) chunkAt(at int64) (c chunk, ok bool) {
 }
 
 // findRing finds out where the ring of a foreign segment begins, and what generation has written it.
-func (x *Segment) findRing(g *pycompat.Generation) error {
+func (x *Segment) findRing(g *pycompat.Generation) {
 	if g != nil {
 		x.wire, x.base, x.size = g, int64(g.DataOffset), x.bytes-int64(g.DataOffset)
-		return nil
+		return
 	}
 	best := -1
 	for _, r := range pycompat.Releases() { // those with one offset have one form of headers
@@ -102,7 +100,6 @@ func (x *Segment) findRing(g *pycompat.Generation) error {
 	} else {
 		x.wire, x.base, x.size = nil, 0, x.bytes
 	}
-	return nil
 }
 
 // newestWith returns the newest release whose ring begins at an offset.

@@ -32,9 +32,7 @@ type Segment struct {
 }
 
 // Open opens a segment. See the package comment for its errors.
-func Open(name string, o Options) (*Segment, error) { return open(name, o) }
-
-func open(name string, o Options) (x *Segment, err error) {
+func Open(name string, o Options) (x *Segment, err error) {
 	path, err := shmfile.Path(o.Dir, name)
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
@@ -72,9 +70,9 @@ func open(name string, o Options) (x *Segment, err error) {
 		return x, nil
 	}
 	if x.file != nil {
-		err = x.findRing(o.Generation)
+		x.findRing(o.Generation)
 	}
-	return x, err
+	return x, nil
 }
 
 // Close closes all files. Closing twice is fine.

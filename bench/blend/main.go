@@ -1,5 +1,6 @@
-// Command blend tries package blend on a task that two tiny models were trained on, and writes the table and the figures
-// that docs/blend.md shows. It measures no times: those are the benchmarks of packages blend and blend/rope.
+// Command blend tries package blend on a task that two tiny models were trained on, and writes the table and
+// the figures that docs/blend.md shows. It measures no times: those are the benchmarks of packages blend and
+// blend/rope.
 package main
 
 import (
@@ -52,14 +53,20 @@ func run(name, at, plots string, prompts int, seed uint64) error {
 		return err
 	}
 	answers := chart.Chart{
-		Title: "model " + name + ": answers that need another document", X: "% of the documents' tokens computed again", Y: "% right", XText: percent,
+		Title: "model " + name + ": answers that need another document",
+		X:     "% of the documents' tokens computed again",
+		Y:     "% right", XText: percent,
 	}
-	errorsOf := chart.Chart{Title: "model " + name + ": error of the last layer's KV", X: answers.X, Y: "relative error", XText: percent}
+	errorsOf := chart.Chart{
+		Title: "model " + name + ": error of the last layer's KV", X: answers.X, Y: "relative error", XText: percent,
+	}
 	fmt.Printf("\nmodel %s, %d layers, %d prompts, seed %d\n\n", name, model.Dims().Layers, prompts, seed)
-	fmt.Println("| way | computed again | right, subject named | right, subject in another document | KV error by layer | divergence (nats) |")
+	fmt.Println("| way | computed again | right, subject named | right, subject in another document " +
+		"| KV error by layer | divergence (nats) |")
 	fmt.Println("|---|---|---|---|---|---|")
 	for i, o := range out {
-		fmt.Printf("| %s | %.0f %% | %d of %d | %d of %d |", labels[i], 100*ways[i].Ratio, o.Named, o.AskedNamed, o.Pronoun, o.AskedPronoun)
+		fmt.Printf("| %s | %.0f %% | %d of %d | %d of %d |",
+			labels[i], 100*ways[i].Ratio, o.Named, o.AskedNamed, o.Pronoun, o.AskedPronoun)
 		for _, e := range o.KVError {
 			fmt.Printf(" %.2f", e)
 		}
@@ -77,8 +84,8 @@ func run(name, at, plots string, prompts int, seed uint64) error {
 	)
 }
 
-// The axis of a chart is logarithmic, and has no place for 0 %: it stands at half of the least ratio. A point at 0 of the
-// other axis is drawn as if it was just above.
+// The axis of a chart is logarithmic, and has no place for 0 %: it stands at half of the least ratio. A point
+// at 0 of the other axis is drawn as if it was just above.
 const nothing, least = 2.5, 1e-9
 
 func percent(x float64) string {
@@ -88,7 +95,8 @@ func percent(x float64) string {
 	return fmt.Sprintf("%g", x)
 }
 
-// list returns the ways that are compared: tokens that deviate most, and tokens by chance, at each check layer.
+// list returns the ways that are compared: tokens that deviate most, and tokens by chance, at each check
+// layer.
 func list(layers int) (labels []string, ways []retrieval.Way) {
 	for layer := 1; layer < layers; layer++ {
 		for _, random := range []bool{false, true} {

@@ -34,10 +34,11 @@ type Explanation struct {
 	Exact int
 	// Rows is how many tokens are computed, by layer: those that go through the whole layer.
 	Rows []int
-	// Moved are the bytes of the chunks; half of them are keys. Only those that change their position are rotated.
+	// Moved are the bytes of the chunks; half of them are keys. Only those that change their position are
+	// rotated.
 	Moved, Rotated int64
-	// Prefill, Prefixed and Blend are estimates of the work of a whole prefill, of one behind the exact prefix, which is what
-	// a prefix cache saves, and of blending. They are zero without Dims.
+	// Prefill, Prefixed and Blend are estimates of the work of a whole prefill, of one behind the exact
+	// prefix, which is what a prefix cache saves, and of blending. They are zero without Dims.
 	Prefill, Prefixed, Blend blend.Work
 }
 
@@ -48,8 +49,8 @@ type Found struct {
 	Unrotated bool
 }
 
-// Explain looks which chunks of a prompt a level has, and says what would be computed. It reads no KV. The names must be
-// LMCache's default ones, as a library with the zero scheme makes them.
+// Explain looks which chunks of a prompt a level has, and says what would be computed. It reads no KV. The
+// names must be LMCache's default ones, as a library with the zero scheme makes them.
 func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOptions) ([]Explanation, error) {
 	type kind struct {
 		space  string
@@ -72,8 +73,11 @@ func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOpt
 		notes[k][object.Name] = note
 	}
 	kinds := slices.SortedFunc(maps.Keys(notes), func(a, b kind) int {
-		return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.window, b.window), cmp.Compare(a.shape.Layers, b.shape.Layers),
-			cmp.Compare(a.shape.Row(), b.shape.Row()), cmp.Compare(a.shape.DType, b.shape.DType))
+		return cmp.Or(
+			cmp.Compare(a.space, b.space), cmp.Compare(a.window, b.window),
+			cmp.Compare(a.shape.Layers, b.shape.Layers), cmp.Compare(a.shape.Row(), b.shape.Row()),
+			cmp.Compare(a.shape.DType, b.shape.DType),
+		)
 	})
 	var out []Explanation
 	for _, k := range kinds {

@@ -62,7 +62,8 @@ func (l *Library) Len() int { return l.index.Len() }
 // Put stores the KV of the tokens of one chunk. It is copied.
 func (l *Library) Put(ctx context.Context, tokens []int64, chunk blend.Chunk) error {
 	if len(tokens) != l.index.Window() || chunk.Tokens != len(tokens) || chunk.Shape != l.shape {
-		return invalid("%d tokens and KV of %d of %+v; a chunk has %d of %+v", len(tokens), chunk.Tokens, chunk.Shape, l.index.Window(), l.shape)
+		return invalid("%d tokens and KV of %d of %+v; a chunk has %d of %+v",
+			len(tokens), chunk.Tokens, chunk.Shape, l.index.Window(), l.shape)
 	}
 	name, err := l.index.Name(tokens)
 	if err != nil {
@@ -74,7 +75,8 @@ func (l *Library) Put(ctx context.Context, tokens []int64, chunk blend.Chunk) er
 		return err
 	}
 	put := []tier.Put{{
-		Object: tier.Object{Key: tier.Key{Space: l.space, Name: name}, Size: int64(len(chunk.Bytes)), Note: note}, Bytes: chunk.Bytes,
+		Object: tier.Object{Key: tier.Key{Space: l.space, Name: name}, Size: int64(len(chunk.Bytes)), Note: note},
+		Bytes:  chunk.Bytes,
 	}}
 	l.store.Put(ctx, put)
 	if put[0].Err != nil {
@@ -97,11 +99,11 @@ type Request struct {
 	chunks []blend.Chunk // of the cover
 }
 
-// again is how often a store is asked for what it fetches.
-const again = 5 * time.Millisecond
+// pollInterval is how often a store is asked for what it fetches.
+const pollInterval = 5 * time.Millisecond
 
-// Begin pins chunks under a lease of this name, and waits until those that are in lower levels have been fetched. What can't
-// be pinned is not in the cover of the request; what is not there any more is forgotten.
+// Begin pins chunks under a lease of this name, and waits until those that are in lower levels have been
+// fetched. What can't be pinned is not in the cover of the request; what is not there any more is forgotten.
 func (l *Library) Begin(ctx context.Context, name string, cover []blend.Match) (*Request, error) {
 	lease, err := l.store.Lease(ctx, tier.LeaseOptions{ID: name, Owner: "blend"})
 	if err != nil {
@@ -141,7 +143,7 @@ func (l *Library) pin(ctx context.Context, lease *tier.StoreLease, cover []blend
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(again):
+		case <-time.After(pollInterval):
 		}
 	}
 }

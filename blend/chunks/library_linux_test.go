@@ -59,7 +59,9 @@ func (l *levels) close(t *testing.T) func() {
 
 func library(t *testing.T, l *levels) *chunks.Library {
 	t.Helper()
-	lib, err := chunks.Open(t.Context(), chunks.Options{Store: l.store, Space: space, Shape: shape, Scheme: kv.Scheme{ChunkTokens: window}})
+	lib, err := chunks.Open(t.Context(), chunks.Options{
+		Store: l.store, Space: space, Shape: shape, Scheme: kv.Scheme{ChunkTokens: window},
+	})
 	require.NoError(t, err)
 	return lib
 }
@@ -89,7 +91,8 @@ func draw(t *testing.T, r *rand.Rand, n int) document {
 	return d
 }
 
-// TestFiftyDocumentsInRandomOrder stores documents, of which memory holds a part, and blends prompts of 50 of them.
+// TestFiftyDocumentsInRandomOrder stores documents, of which memory holds a part, and blends prompts of 50 of
+// them.
 func TestFiftyDocumentsInRandomOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(50, 50))
 	folder := filepath.Join(t.TempDir(), "disk")
@@ -152,7 +155,8 @@ func TestFiftyDocumentsInRandomOrder(t *testing.T) {
 			left += g.End - g.Start
 		}
 		require.Equal(t, gaps, left)
-		t.Logf("round %d: %d tokens, %d chunks found, %d bytes moved, %d tokens in gaps, %d of 300 chunks in memory, 0 pinned",
+		t.Logf("round %d: %d tokens, %d chunks found, %d bytes moved, %d tokens in gaps, "+
+			"%d of 300 chunks in memory, 0 pinned",
 			round, len(prompt), len(cover), request.Bytes(), left, l.memory.Usage().Objects)
 	}
 }
@@ -183,7 +187,8 @@ func TestWhatWentIsAGap(t *testing.T) {
 	require.NoError(t, blend.MoveAll(moves, 0))
 	want := make([]byte, shape.Row())
 	require.NoError(t, table.At(window+3).Apply(want, d.chunks[1].Keys(2)[3*shape.Row():4*shape.Row()], shape.DType))
-	require.Equal(t, want, dst.Keys(2)[(window+3)*shape.Row():(window+4)*shape.Row()], "it was stored without a position")
+	require.Equal(t, want, dst.Keys(2)[(window+3)*shape.Row():(window+4)*shape.Row()],
+		"it was stored without a position")
 	small, err := blend.New(shape, 3)
 	require.NoError(t, err)
 	_, err = request.Moves(table, small)
@@ -194,7 +199,10 @@ func TestWhatWentIsAGap(t *testing.T) {
 
 func TestWhatIsNoChunk(t *testing.T) {
 	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
-	put := []tier.Put{{Object: tier.Object{Key: tier.Key{Space: space, Name: "other"}, Size: 3, Note: []byte("{}")}, Bytes: []byte("abc")}}
+	put := []tier.Put{{
+		Object: tier.Object{Key: tier.Key{Space: space, Name: "other"}, Size: 3, Note: []byte("{}")},
+		Bytes:  []byte("abc"),
+	}}
 	l.store.Put(t.Context(), put)
 	require.NoError(t, put[0].Err)
 	lib := library(t, l)
@@ -205,14 +213,20 @@ func TestWhatIsNoChunk(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrInvalid)
 	for _, note := range []string{
 		``, `{}`, `{"blend":2}`, `{"blend":1,"fingerprint":"x"}`, `{"blend":1,"fingerprint":"1","dtype":"int8"}`,
-		`{"blend":1,"tokens":1,"fingerprint":"1","position":0,"layers":1,"heads":1,"head_dim":2,"dtype":"float32"}`, // 16 bytes
+		// 16 bytes
+		`{"blend":1,"tokens":1,"fingerprint":"1","position":0,"layers":1,"heads":1,"head_dim":2,"dtype":"float32"}`,
+		// a negative position
 		`{"blend":1,"tokens":1,"fingerprint":"1","position":-1,"layers":1,"heads":1,"head_dim":1,"dtype":"float16"}`,
+		// no layers
 		`{"blend":1,"tokens":1,"fingerprint":"1","position":0,"layers":0,"heads":1,"head_dim":1,"dtype":"float16"}`,
 	} {
 		_, err := chunks.ReadNote(tier.Object{Size: 4, Note: []byte(note)})
 		require.ErrorIs(t, err, fs.ErrInvalid, note)
 	}
-	n, err := chunks.ReadNote(tier.Object{Size: 4, Note: []byte(`{"blend":1,"tokens":1,"fingerprint":"f0","position":3,"layers":1,"heads":1,"head_dim":1,"dtype":"float16"}`)})
+	text := `{"blend":1,"tokens":1,"fingerprint":"f0","position":3,"layers":1,"heads":1,"head_dim":1,"dtype":"float16"}`
+	n, err := chunks.ReadNote(tier.Object{Size: 4, Note: []byte(text)})
 	require.NoError(t, err)
-	require.Equal(t, chunks.Note{Shape: blend.Shape{Layers: 1, Heads: 1, HeadDim: 1, DType: rope.F16}, Tokens: 1, Fingerprint: 0xf0, Position: 3}, n)
+	require.Equal(t, chunks.Note{
+		Shape: blend.Shape{Layers: 1, Heads: 1, HeadDim: 1, DType: rope.F16}, Tokens: 1, Fingerprint: 0xf0, Position: 3,
+	}, n)
 }

@@ -21,7 +21,8 @@ type Note struct {
 	Unrotated   bool
 }
 
-// noteJSON is a Note in an object: {"blend":1, ...}. The fingerprint is a text, since JSON readers lose digits of numbers.
+// noteJSON is a Note in an object: {"blend":1, ...}. The fingerprint is a text, since JSON readers lose
+// digits of numbers.
 type noteJSON struct {
 	Blend       int    `json:"blend"`
 	Tokens      int    `json:"tokens"`
@@ -34,7 +35,10 @@ type noteJSON struct {
 	DType       string `json:"dtype"`
 }
 
-const noteVersion = 1
+const (
+	noteVersion = 1
+	maxTokens   = 1 << 24 // as in package blend
+)
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("chunks: "+format+": %w", append(args, fs.ErrInvalid)...)
@@ -42,7 +46,8 @@ func invalid(format string, args ...any) error {
 
 func (n Note) encode() ([]byte, error) {
 	return json.Marshal(noteJSON{
-		noteVersion, n.Tokens, strconv.FormatUint(n.Fingerprint, 16), n.Position, n.Unrotated, n.Layers, n.Heads, n.HeadDim, n.DType.String(),
+		noteVersion, n.Tokens, strconv.FormatUint(n.Fingerprint, 16), n.Position, n.Unrotated,
+		n.Layers, n.Heads, n.HeadDim, n.DType.String(),
 	})
 }
 
@@ -62,14 +67,14 @@ func ReadNote(o tier.Object) (Note, error) {
 	if err != nil {
 		return Note{}, err
 	}
-	n := Note{blend.Shape{Layers: j.Layers, Heads: j.Heads, HeadDim: j.HeadDim, DType: dtype}, j.Tokens, f, j.Position, j.Unrotated}
+	shape := blend.Shape{Layers: j.Layers, Heads: j.Heads, HeadDim: j.HeadDim, DType: dtype}
+	n := Note{shape, j.Tokens, f, j.Position, j.Unrotated}
 	if err := n.Validate(); err != nil {
 		return Note{}, err
 	}
 	if n.Tokens < 1 || n.Position < 0 || n.Tokens > maxTokens || n.Position > maxTokens || n.Bytes(n.Tokens) != o.Size {
-		return Note{}, invalid("%s has %d bytes and a note of %d tokens at position %d", o.Key, o.Size, n.Tokens, n.Position)
+		return Note{}, invalid("%s has %d bytes and a note of %d tokens at position %d",
+			o.Key, o.Size, n.Tokens, n.Position)
 	}
 	return n, nil
 }
-
-const maxTokens = 1 << 24

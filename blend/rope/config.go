@@ -102,8 +102,10 @@ func (c Config) Validate() error {
 		return invalid("%d rotated elements of %d; they are pairs", c.RotaryDim, c.HeadDim)
 	case !(c.Theta > 1) || math.IsInf(c.Theta, 0):
 		return invalid("a base of %v; it is more than 1", c.Theta)
-	case c.MaxPositions < 0 || c.MaxPositions > maxPositions || s.OriginalPositions < 0 || s.OriginalPositions > maxPositions:
-		return invalid("%d positions, and %d originally; 0 to %d are possible", c.MaxPositions, s.OriginalPositions, maxPositions)
+	case c.MaxPositions < 0 || c.MaxPositions > maxPositions ||
+		s.OriginalPositions < 0 || s.OriginalPositions > maxPositions:
+		return invalid("%d positions, and %d originally; 0 to %d are possible",
+			c.MaxPositions, s.OriginalPositions, maxPositions)
 	case c.Pairing != NeoX && c.Pairing != GPTJ:
 		return invalid("no pairing %d", c.Pairing)
 	case s.Kind == "":
@@ -133,16 +135,18 @@ func (c Config) Validate() error {
 		}
 		return nil
 	case Llama3:
-		if s.OriginalPositions == 0 || !(s.LowFrequency > 0) || !(s.HighFrequency > s.LowFrequency) || math.IsInf(s.HighFrequency, 0) {
-			return invalid("scaling %q of %d positions between the factors %v and %v", s.Kind, s.OriginalPositions, s.LowFrequency, s.HighFrequency)
+		if s.OriginalPositions == 0 || !(s.LowFrequency > 0) || !(s.HighFrequency > s.LowFrequency) ||
+			math.IsInf(s.HighFrequency, 0) {
+			return invalid("scaling %q of %d positions between the factors %v and %v",
+				s.Kind, s.OriginalPositions, s.LowFrequency, s.HighFrequency)
 		}
 		return nil
 	}
 	return invalid("scaling %q is not known", s.Kind)
 }
 
-// ParseConfig reads what a model's config.json says, in the spelling of transformers 4 (rope_theta, rope_scaling) or 5
-// (rope_parameters). It does not say the pairing: that of the result is NeoX.
+// ParseConfig reads what a model's config.json says, in the spelling of transformers 4 (rope_theta,
+// rope_scaling) or 5 (rope_parameters). It does not say the pairing: that of the result is NeoX.
 func ParseConfig(text []byte) (Config, error) {
 	type scaling struct {
 		Type              string  `json:"type"`
@@ -202,9 +206,11 @@ func ParseConfig(text []byte) (Config, error) {
 		}
 		if kind != "" && kind != "default" {
 			c.Scaling = Scaling{
-				Kind: kind, Factor: s.Factor, OriginalPositions: s.OriginalPositions, BetaFast: s.BetaFast, BetaSlow: s.BetaSlow,
+				Kind: kind, Factor: s.Factor, OriginalPositions: s.OriginalPositions,
+				BetaFast: s.BetaFast, BetaSlow: s.BetaSlow,
 				AttentionFactor: s.AttentionFactor, MScale: s.MScale, MScaleAllDim: s.MScaleAllDim,
-				NoTruncate: s.Truncate != nil && !*s.Truncate, LowFrequency: s.LowFrequency, HighFrequency: s.HighFrequency,
+				NoTruncate:   s.Truncate != nil && !*s.Truncate,
+				LowFrequency: s.LowFrequency, HighFrequency: s.HighFrequency,
 			}
 			if kind == Dynamic && s.Alpha != 0 {
 				c.Scaling.Kind, c.Scaling.Factor = NTK, s.Alpha

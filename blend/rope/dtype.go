@@ -104,8 +104,8 @@ func toBF16(x float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// fromF16 moves the bits to their places in a float32 and corrects the exponent by a product, which is exact, also for
-// numbers below the normal ones.
+// fromF16 moves the bits to their places in a float32 and corrects the exponent by a product, which is exact,
+// also for numbers below the normal ones.
 func fromF16(h uint16) float32 {
 	b := uint32(h&0x7fff) << 13
 	if b >= 0x0f800000 { // infinity and NaN

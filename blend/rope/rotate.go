@@ -11,13 +11,14 @@ type Rotation struct {
 	pairing  Pairing
 	none     bool
 	cos, sin []float32 // by pair
-	// The same as vector instructions want them. For GPTJ by element: the cosine of its pair, and the sine with the sign
-	// that the other element has. For NeoX in blocks of 16 pairs: those with even numbers, and then those with odd ones.
+	// The same as vector instructions want them. For GPTJ by element: the cosine of its pair, and the sine
+	// with the sign that the other element has. For NeoX in blocks of 16 pairs: those with even numbers, and
+	// then those with odd ones.
 	first, second []float32
 }
 
-// Apply writes the rotated heads of src to dst. Both are whole heads of one type, and equally long; dst may be src, but
-// must not overlap it in another way. Elements behind the rotated ones of each head are copied.
+// Apply writes the rotated heads of src to dst. Both are whole heads of one type, and equally long; dst may
+// be src, but must not overlap it in another way. Elements behind the rotated ones of each head are copied.
 func (r Rotation) Apply(dst, src []byte, d DType) error {
 	head := r.dim * d.Size()
 	if head == 0 || len(src)%head != 0 || len(dst) != len(src) {
@@ -83,8 +84,8 @@ func turn(a, b, cos, sin float32) (float32, float32) {
 	return float32(a*cos) - float32(b*sin), float32(b*cos) + float32(a*sin)
 }
 
-// The loops below are one for each form, for machines and numbers of pairs without vector instructions, which give the
-// same bits.
+// The loops below are one for each form, for machines and numbers of pairs without vector instructions, which
+// give the same bits.
 
 func (r Rotation) neoxF32(dst, src []byte) {
 	cos, sin := r.cos, r.sin
@@ -190,8 +191,8 @@ func join(a, b float32) uint64 {
 // bf returns the bfloat16 in the bits 16 to 31.
 func bf(x uint64) float32 { return math.Float32frombits(uint32(x) & 0xffff0000) }
 
-// roundBF is toBF16 for sums of products of bfloat16 numbers with finite ones. A NaN among the factors stays one in the
-// upper bits, and infinity times zero is a quiet NaN, so that rounding carries into no exponent.
+// roundBF is toBF16 for sums of products of bfloat16 numbers with finite ones. A NaN among the factors stays
+// one in the upper bits, and infinity times zero is a quiet NaN, so that rounding carries into no exponent.
 func roundBF(x float32) uint64 {
 	b := math.Float32bits(x)
 	return uint64((b + 0x7fff + b>>16&1) >> 16)

@@ -2,10 +2,9 @@ package rope
 
 import "golang.org/x/sys/cpu"
 
-// vectors reports whether the processor has what rotate_amd64.s uses.
-var vectors = cpu.X86.HasAVX2 && hasF16C()
-
-func hasF16C() bool
+// vectors reports whether processor and kernel have what rotate_amd64.s uses; its first comment says what the
+// routines require of their arguments.
+var vectors = cpu.X86.HasAVX2 && cpu.X86.HasF16C
 
 //go:noescape
 func neoxF32AVX2(dst, src *byte, heads, pairs, stride int, first, second *float32)

@@ -21,12 +21,13 @@ func randomFloats(r *rand.Rand, n int) []float32 {
 func scalings() []Scaling {
 	return []Scaling{
 		{}, {Kind: Linear, Factor: 3}, {Kind: NTK, Factor: 50}, {Kind: Dynamic, Factor: 2, OriginalPositions: 2048},
-		{Kind: YaRN, Factor: 4, OriginalPositions: 4096}, {Kind: Llama3, Factor: 8, OriginalPositions: 8192, LowFrequency: 1, HighFrequency: 4},
+		{Kind: YaRN, Factor: 4, OriginalPositions: 4096},
+		{Kind: Llama3, Factor: 8, OriginalPositions: 8192, LowFrequency: 1, HighFrequency: 4},
 	}
 }
 
-// TestRotatingTwiceIsRotatingOnce is the first invariant of blending: rotate(p1), then by p2 - p1, is rotate(p2). With
-// YaRN it fails if the factor of queries and keys is applied by each rotation.
+// TestRotatingTwiceIsRotatingOnce is the first invariant of blending: rotate(p1), then by p2 - p1, is
+// rotate(p2). With YaRN it fails if the factor of queries and keys is applied by each rotation.
 func TestRotatingTwiceIsRotatingOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	bounds := map[DType]float64{F32: 2e-6, F16: 4e-3, BF16: 3e-2}
@@ -34,13 +35,16 @@ func TestRotatingTwiceIsRotatingOnce(t *testing.T) {
 	for _, s := range scalings() {
 		for _, pairing := range []Pairing{NeoX, GPTJ} {
 			for _, dims := range [][2]int{{128, 128}, {64, 64}, {80, 32}, {6, 6}, {10, 6}} {
-				table, err := New(Config{HeadDim: dims[0], RotaryDim: dims[1], MaxPositions: 8192, Pairing: pairing, Scaling: s})
+				table, err := New(Config{
+					HeadDim: dims[0], RotaryDim: dims[1], MaxPositions: 8192, Pairing: pairing, Scaling: s,
+				})
 				require.NoError(t, err)
 				for _, p := range [][2]int{{0, 0}, {0, 100}, {7, 131000}, {5000, 12}, {1 << 20, 1<<20 + 1}} {
 					key := randomFloats(r, 3*dims[0])
 					for d, bound := range bounds {
 						size := len(key) * d.Size()
-						plain, first, second, once := make([]byte, size), make([]byte, size), make([]byte, size), make([]byte, size)
+						plain, first := make([]byte, size), make([]byte, size)
+						second, once := make([]byte, size), make([]byte, size)
 						d.Encode(plain, key)
 						require.NoError(t, table.At(p[0]).Apply(first, plain, d))
 						require.NoError(t, table.Shift(p[1]-p[0]).Apply(second, first, d))
@@ -51,14 +55,16 @@ func TestRotatingTwiceIsRotatingOnce(t *testing.T) {
 						for i := range a {
 							e := math.Abs(float64(a[i]-b[i])) / max(1, math.Abs(float64(b[i])))
 							worst[d] = max(worst[d], e)
-							require.LessOrEqual(t, e, bound, "%+v pairing %d %v %v %s element %d", s, pairing, dims, p, d, i)
+							require.LessOrEqual(t, e, bound, "%+v pairing %d %v %v %s element %d",
+								s, pairing, dims, p, d, i)
 						}
 					}
 				}
 			}
 		}
 	}
-	t.Logf("largest error of keys around 1: %s %.1e, %s %.1e, %s %.1e", F32, worst[F32], F16, worst[F16], BF16, worst[BF16])
+	t.Logf("largest error of keys around 1: %s %.1e, %s %.1e, %s %.1e",
+		F32, worst[F32], F16, worst[F16], BF16, worst[BF16])
 }
 
 // TestFormsAgree: each loop has the bits of the plain one, rounded, for any number of pairs, in place, too.
@@ -187,7 +193,8 @@ func TestBFloat16IsRoundedToNearestEven(t *testing.T) {
 }
 
 func FuzzParseConfig(f *testing.F) {
-	f.Add([]byte(`{"head_dim": 64, "rope_scaling": {"type": "yarn", "factor": 2, "original_max_position_embeddings": 8}}`))
+	f.Add([]byte(
+		`{"head_dim": 64, "rope_scaling": {"type": "yarn", "factor": 2, "original_max_position_embeddings": 8}}`))
 	f.Add([]byte(`{"hidden_size": 64, "num_attention_heads": 2, "partial_rotary_factor": 0.5}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := ParseConfig(text)

@@ -1,6 +1,9 @@
 package rope
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // A Table has the frequencies of a model.
 type Table struct {
@@ -76,12 +79,13 @@ func (t *Table) llama3() {
 func (t *Table) Config() Config { return t.config }
 
 // Frequencies returns a copy of the radians for each position, by pair.
-func (t *Table) Frequencies() []float64 { return append([]float64(nil), t.frequencies...) }
+func (t *Table) Frequencies() []float64 { return slices.Clone(t.frequencies) }
 
 // Factor returns by how much At scales what it rotates: 1, but for YaRN.
 func (t *Table) Factor() float64 { return t.factor }
 
-// Shift returns the rotation that moves keys by a number of positions, which may be negative. It has no factor.
+// Shift returns the rotation that moves keys by a number of positions, which may be negative. It has no
+// factor.
 //
 // See docs/decisions.md, "A shift has no factor, and a rotation has the same bits everywhere".
 func (t *Table) Shift(by int) Rotation { return t.rotation(by, 1) }

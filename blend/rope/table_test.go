@@ -54,7 +54,8 @@ func TestTablesAreThoseOfVLLMAndTransformers(t *testing.T) {
 			for j := range got {
 				// Their angles are float32: at position 2047 they are wrong by up to 1e-4 radians.
 				moved = max(moved, math.Abs(float64(got[j]-want[j])))
-				require.InDelta(t, want[j], got[j], 2e-6+float64(p)*4*0x1p-24*2, "%s position %d element %d", v.MadeBy, p, j)
+				require.InDelta(t, want[j], got[j], 2e-6+float64(p)*4*0x1p-24*2, "%s position %d element %d",
+					v.MadeBy, p, j)
 			}
 		}
 		t.Logf("%-60s pairing %d: frequencies within %.1e, keys within %.1e", v.MadeBy, c.Pairing, worst, moved)
@@ -64,14 +65,16 @@ func TestTablesAreThoseOfVLLMAndTransformers(t *testing.T) {
 
 func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
 	for _, text := range []string{
-		``, `[]`, `{}`, `{"head_dim": 1}`, `{"head_dim": 5000}`, `{"head_dim": 5}`, `{"head_dim": 64, "rope_theta": -1}`,
+		``, `[]`, `{}`, `{"head_dim": 1}`, `{"head_dim": 5000}`, `{"head_dim": 5}`,
+		`{"head_dim": 64, "rope_theta": -1}`,
 		`{"head_dim": 64, "partial_rotary_factor": 2}`,
 		`{"head_dim": 64, "rope_scaling": {"type": "longrope", "factor": 2}}`,
 		`{"head_dim": 64, "rope_scaling": {"type": "linear"}}`,
 		`{"head_dim": 64, "rope_scaling": {"type": "yarn", "factor": 2}}`,
 		`{"head_dim": 64, "rope_scaling": {"type": "llama3", "factor": 2, "original_max_position_embeddings": 8}}`,
 		`{"head_dim": 64, "rope_scaling": {"type": "default", "mrope_section": [1, 2]}}`,
-		`{"head_dim": 64, "max_position_embeddings": 4, "rope_scaling": {"type": "dynamic", "factor": 2, "max_trained_positions": 8}}`,
+		`{"head_dim": 64, "max_position_embeddings": 4,
+			"rope_scaling": {"type": "dynamic", "factor": 2, "max_trained_positions": 8}}`,
 		`{"head_dim": 2, "max_position_embeddings": 8, "rope_scaling": {"type": "dynamic", "factor": 2}}`,
 	} {
 		_, err := ParseConfig([]byte(text))

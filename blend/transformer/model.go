@@ -78,9 +78,13 @@ func Load(config, weights []byte) (*Model, error) {
 		linear := func(s string, out, in int) matrix { return matrix{r.read(name(s), out, in), out, in} }
 		m.layers = append(m.layers, layer{
 			attentionNorm: r.read(name("input_layernorm"), d), mlpNorm: r.read(name("post_attention_layernorm"), d),
-			q: linear("self_attn.q_proj", queries, d), k: linear("self_attn.k_proj", keys, d), v: linear("self_attn.v_proj", keys, d),
+			q:    linear("self_attn.q_proj", queries, d),
+			k:    linear("self_attn.k_proj", keys, d),
+			v:    linear("self_attn.v_proj", keys, d),
 			o:    linear("self_attn.o_proj", d, queries),
-			gate: linear("mlp.gate_proj", inner, d), up: linear("mlp.up_proj", inner, d), down: linear("mlp.down_proj", d, inner),
+			gate: linear("mlp.gate_proj", inner, d),
+			up:   linear("mlp.up_proj", inner, d),
+			down: linear("mlp.down_proj", d, inner),
 		})
 	}
 	return m, r.err
@@ -116,7 +120,8 @@ func (r *reader) read(name string, shape ...int) []float32 {
 	t := &r.header.Tensors[i]
 	d, known := map[safetensors.DType]rope.DType{"F32": rope.F32, "F16": rope.F16, "BF16": rope.BF16}[t.DType]
 	if !known || !slices.Equal(t.Shape, shape) {
-		r.err = invalid("weights: %q has dtype %s and shape %v; it must be a float of %v", name, t.DType, t.Shape, shape)
+		r.err = invalid("weights: %q has dtype %s and shape %v; it must be a float of %v",
+			name, t.DType, t.Shape, shape)
 		return nil
 	}
 	out := make([]float32, int(t.Size)/d.Size())

@@ -12,7 +12,8 @@ import (
 	"github.com/ringcache/ringcache/encoder/safetensors"
 )
 
-const config = `{"vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4,
+const config = `{"vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1,
+	"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4,
 	"intermediate_size": 8, "rms_norm_eps": 1e-5, "tie_word_embeddings": true}`
 
 // file has tensors of zeros, in 16 bits, without one of them.
@@ -20,8 +21,10 @@ func file(t *testing.T, without string, shape []int) []byte {
 	t.Helper()
 	layer := "model.layers.0."
 	shapes := map[string][]int{
-		"model.embed_tokens": {8, 8}, "model.norm": {8}, layer + "input_layernorm": {8}, layer + "post_attention_layernorm": {8},
-		layer + "self_attn.q_proj": {8, 8}, layer + "self_attn.k_proj": {4, 8}, layer + "self_attn.v_proj": {4, 8}, layer + "self_attn.o_proj": {8, 8},
+		"model.embed_tokens": {8, 8}, "model.norm": {8},
+		layer + "input_layernorm": {8}, layer + "post_attention_layernorm": {8},
+		layer + "self_attn.q_proj": {8, 8}, layer + "self_attn.k_proj": {4, 8},
+		layer + "self_attn.v_proj": {4, 8}, layer + "self_attn.o_proj": {8, 8},
 		layer + "mlp.gate_proj": {8, 8}, layer + "mlp.up_proj": {8, 8}, layer + "mlp.down_proj": {8, 8},
 	}
 	delete(shapes, without)
@@ -44,17 +47,28 @@ func TestWhatIsNoModelIsRefused(t *testing.T) {
 	good := file(t, "", nil)
 	model, err := Load([]byte(config), good)
 	require.NoError(t, err)
-	require.Equal(t, blend.Dims{Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 4, Intermediate: 8, Vocabulary: 8}, model.Dims())
+	require.Equal(t, blend.Dims{
+		Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, HeadDim: 4, Intermediate: 8, Vocabulary: 8,
+	}, model.Dims())
 	for _, change := range [][2]string{
-		{`"num_hidden_layers": 1`, `"num_hidden_layers": 0`}, {`"num_hidden_layers": 1`, `"num_hidden_layers": 1000000`},
-		{`"num_attention_heads": 2`, `"num_attention_heads": 3`}, {`"num_key_value_heads": 1`, `"num_key_value_heads": -1`},
-		{`"head_dim": 4`, `"head_dim": 6`}, {`1e-5`, `-1`}, {`"vocab_size": 8`, `"vocab_size": 9`}, {`true`, `false`}, {`{`, `[`},
+		{`"num_hidden_layers": 1`, `"num_hidden_layers": 0`},
+		{`"num_hidden_layers": 1`, `"num_hidden_layers": 1000000`},
+		{`"num_attention_heads": 2`, `"num_attention_heads": 3`},
+		{`"num_key_value_heads": 1`, `"num_key_value_heads": -1`},
+		{`"head_dim": 4`, `"head_dim": 6`},
+		{`1e-5`, `-1`},
+		{`"vocab_size": 8`, `"vocab_size": 9`},
+		{`true`, `false`},
+		{`{`, `[`},
 		{`true`, `true, "rope_scaling": {"type": "longrope"}`},
 	} {
 		_, err := Load([]byte(strings.Replace(config, change[0], change[1], 1)), good)
 		require.ErrorIs(t, err, fs.ErrInvalid, change[1])
 	}
-	for _, weights := range [][]byte{nil, good[:100], good[:len(good)-1], file(t, "model.norm", nil), file(t, "model.norm", []int{9}), file(t, "model.norm", []int{2, 4})} {
+	for _, weights := range [][]byte{
+		nil, good[:100], good[:len(good)-1],
+		file(t, "model.norm", nil), file(t, "model.norm", []int{9}), file(t, "model.norm", []int{2, 4}),
+	} {
 		_, err := Load([]byte(config), weights)
 		require.ErrorIs(t, err, fs.ErrInvalid)
 	}

@@ -9,7 +9,8 @@ import (
 
 // A Result is what a prompt gave.
 type Result struct {
-	// Logits are those of the rows that went through the last layer, whose numbers are Rows; the last row is the last token.
+	// Logits are those of the rows that went through the last layer, whose numbers are Rows; the last row is
+	// the last token.
 	Logits [][]float32
 	Rows   []int
 	// Selected are the rows that were left behind each layer.
@@ -25,7 +26,8 @@ type Options struct {
 	Measure blend.Measure
 	// Deviations, if it is not nil, returns those of the rows of a check, in place of the measure.
 	Deviations func(layer int, rows []int) []float64
-	// Before, if it is not nil, is called before each layer: what the KV has of the layer is needed from then on.
+	// Before, if it is not nil, is called before each layer: what the KV has of the layer is needed from then
+	// on.
 	Before func(layer int) error
 }
 
@@ -45,7 +47,8 @@ func (m *Model) Blend(kv blend.KV, tokens []int64, plan *blend.Plan, o Options) 
 
 func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan, o Options) (*Result, error) {
 	if kv.Shape != m.Shape(kv.DType) || kv.Tokens != len(tokens) {
-		return nil, invalid("KV of %d tokens and %+v for a prompt of %d and %+v", kv.Tokens, kv.Shape, len(tokens), m.Shape(kv.DType))
+		return nil, invalid("KV of %d tokens and %+v for a prompt of %d and %+v",
+			kv.Tokens, kv.Shape, len(tokens), m.Shape(kv.DType))
 	}
 	for _, t := range tokens {
 		if t < 0 || t >= int64(m.dims.Vocabulary) {
@@ -84,7 +87,8 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 	return out, nil
 }
 
-// step computes a layer, and returns the step with what was selected, and the hidden states of these rows behind the layer.
+// step computes a layer, and returns the step with what was selected, and the hidden states of these rows
+// behind the layer.
 //
 // See docs/decisions.md, "Rows are computed alike, whoever is beside them".
 func (m *Model) step(

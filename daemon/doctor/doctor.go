@@ -96,12 +96,16 @@ func (d *doctor) daemonRuns(ctx context.Context) bool {
 	case err == nil:
 		d.add(slog.LevelInfo, "daemon", "", "a daemon answers at %s", socket)
 	case errors.As(err, &refused):
-		d.add(slog.LevelWarn, "daemon", "ringcache serve status --socket "+quote(socket), "the daemon at %s refuses to answer: %s", socket, refused.Text)
+		d.add(slog.LevelWarn, "daemon", "ringcache serve status --socket "+quote(socket),
+			"the daemon at %s refuses to answer: %s", socket, refused.Text)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
-		d.add(slog.LevelInfo, "daemon", "ringcache serve", "no daemon listens at %s; below is whether one would start", socket)
+		d.add(slog.LevelInfo, "daemon", "ringcache serve",
+			"no daemon listens at %s; below is whether one would start", socket)
 		return false
 	case errors.Is(err, context.DeadlineExceeded):
-		d.add(slog.LevelError, "daemon", "", "something has the socket %s, and does not answer within %v: look at its log, and start it anew", socket, answerTime)
+		d.add(slog.LevelError, "daemon", "",
+			"something has the socket %s, and does not answer within %v: look at its log, and start it anew",
+			socket, answerTime)
 	default:
 		d.add(slog.LevelWarn, "daemon", "", "what is at %s is no daemon that this user can ask: %v", socket, err)
 		return false

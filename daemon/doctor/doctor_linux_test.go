@@ -71,7 +71,9 @@ func TestHealthyMachine(t *testing.T) {
 	}
 	require.Contains(t, one(t, all, "daemon").Text, "no daemon listens at")
 	require.Contains(t, about(all, "segments")[0].Text, "0 segments with 0 bytes")
-	for _, what := range []string{"name", "http", "shared memory", "memory limit", "memlock", "huge pages", "RemoveIPC", "split locks", "python"} {
+	for _, what := range []string{
+		"name", "http", "shared memory", "memory limit", "memlock", "huge pages", "RemoveIPC", "split locks", "python",
+	} {
 		require.NotEmpty(t, about(all, what), what)
 	}
 	left, err := os.ReadDir(c.ShmDir)
@@ -81,7 +83,11 @@ func TestHealthyMachine(t *testing.T) {
 
 // TestFindings: each thing that is wrong is found, with what repairs it.
 func TestFindings(t *testing.T) {
-	const cgroup = "40 31 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+	const (
+		cgroup    = "40 31 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+		limit     = "sys/fs/cgroup/memory.max"
+		hugePages = "sys/kernel/mm/transparent_hugepage/shmem_enabled"
+	)
 	t.Setenv("VIRTUAL_ENV", "/venv")
 	for name, v := range map[string]struct {
 		files   []string
@@ -91,18 +97,54 @@ func TestFindings(t *testing.T) {
 		text    string
 		command string
 	}{
-		"more than the mount": {nil, map[string]string{"size": "1024TiB"}, "shared memory", slog.LevelError, "and the plan takes", "mount -o remount,size="},
-		"memory limit":        {[]string{"proc/self/cgroup", "0::/\n", "proc/self/mountinfo", cgroup, "sys/fs/cgroup/memory.max", "1000\n"}, nil, "memory limit", slog.LevelError, "/sys/fs/cgroup/memory.max allows 1000 bytes, and the plan takes", ""},
-		"enough memory":       {[]string{"proc/self/cgroup", "0::/\n", "proc/self/mountinfo", cgroup, "sys/fs/cgroup/memory.max", "1000000000000\n"}, nil, "memory limit", slog.LevelInfo, "are left", ""},
-		"huge pages denied":   {[]string{"sys/kernel/mm/transparent_hugepage/shmem_enabled", "always within_size advise never [deny] force\n"}, nil, "huge pages", slog.LevelInfo, "refuses", "echo advise > "},
-		"huge pages forced":   {[]string{"sys/kernel/mm/transparent_hugepage/shmem_enabled", "always never deny [force]\n"}, nil, "huge pages", slog.LevelInfo, "may have huge pages", ""},
-		"no huge pages":       {[]string{"sys/kernel/mm/transparent_hugepage/shmem_enabled", "always [never] deny force\n"}, nil, "huge pages", slog.LevelInfo, "without huge pages", "mount -o remount,huge=advise "},
-		"split locks fatal":   {[]string{"proc/cmdline", "quiet split_lock_detect=fatal\n"}, nil, "split locks", slog.LevelWarn, "kills programs", ""},
-		"split locks slow":    {[]string{"proc/sys/kernel/split_lock_mitigate", "1\n"}, nil, "split locks", slog.LevelInfo, "slows", "sysctl kernel.split_lock_mitigate=0"},
-		"vLLM":                {[]string{"venv/lib/python3.12/site-packages/vllm-0.32.0+cpu.dist-info/METADATA", ""}, nil, "python", slog.LevelInfo, "vLLM 0.32.0+cpu in /venv/lib/python3.12/site-packages", ""},
-		"newer vLLM":          {[]string{"venv/lib/python3.12/site-packages/vllm-9.9.0.dist-info/METADATA", ""}, nil, "python", slog.LevelWarn, "9.9.0", "pip install vllm=="},
-		"LMCache":             {[]string{"usr/lib/python3.11/dist-packages/lmcache-0.5.7rc2.dist-info/METADATA", ""}, nil, "python", slog.LevelInfo, "LMCache 0.5.7rc2", ""},
-		"other LMCache":       {[]string{"usr/lib/python3.11/dist-packages/lmcache-0.3.1.dist-info/METADATA", ""}, nil, "python", slog.LevelWarn, "no others were tried", "pip install lmcache==0.5.6"},
+		"more than the mount": {
+			nil, map[string]string{"size": "1024TiB"},
+			"shared memory", slog.LevelError, "and the plan takes", "mount -o remount,size=",
+		},
+		"memory limit": {
+			[]string{"proc/self/cgroup", "0::/\n", "proc/self/mountinfo", cgroup, limit, "1000\n"}, nil,
+			"memory limit", slog.LevelError, "/sys/fs/cgroup/memory.max allows 1000 bytes, and the plan takes", "",
+		},
+		"enough memory": {
+			[]string{"proc/self/cgroup", "0::/\n", "proc/self/mountinfo", cgroup, limit, "1000000000000\n"}, nil,
+			"memory limit", slog.LevelInfo, "are left", "",
+		},
+		"huge pages denied": {
+			[]string{hugePages, "always within_size advise never [deny] force\n"}, nil,
+			"huge pages", slog.LevelInfo, "refuses", "echo advise > ",
+		},
+		"huge pages forced": {
+			[]string{hugePages, "always never deny [force]\n"}, nil,
+			"huge pages", slog.LevelInfo, "may have huge pages", "",
+		},
+		"no huge pages": {
+			[]string{hugePages, "always [never] deny force\n"}, nil,
+			"huge pages", slog.LevelInfo, "without huge pages", "mount -o remount,huge=advise ",
+		},
+		"split locks fatal": {
+			[]string{"proc/cmdline", "quiet split_lock_detect=fatal\n"}, nil,
+			"split locks", slog.LevelWarn, "kills programs", "",
+		},
+		"split locks slow": {
+			[]string{"proc/sys/kernel/split_lock_mitigate", "1\n"}, nil,
+			"split locks", slog.LevelInfo, "slows", "sysctl kernel.split_lock_mitigate=0",
+		},
+		"vLLM": {
+			[]string{"venv/lib/python3.12/site-packages/vllm-0.32.0+cpu.dist-info/METADATA", ""}, nil,
+			"python", slog.LevelInfo, "vLLM 0.32.0+cpu in /venv/lib/python3.12/site-packages", "",
+		},
+		"newer vLLM": {
+			[]string{"venv/lib/python3.12/site-packages/vllm-9.9.0.dist-info/METADATA", ""}, nil,
+			"python", slog.LevelWarn, "9.9.0", "pip install vllm==",
+		},
+		"LMCache": {
+			[]string{"usr/lib/python3.11/dist-packages/lmcache-0.5.7rc2.dist-info/METADATA", ""}, nil,
+			"python", slog.LevelInfo, "LMCache 0.5.7rc2", "",
+		},
+		"other LMCache": {
+			[]string{"usr/lib/python3.11/dist-packages/lmcache-0.3.1.dist-info/METADATA", ""}, nil,
+			"python", slog.LevelWarn, "no others were tried", "pip install lmcache==0.5.6",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := one(t, Run(t.Context(), Options{Config: plan(t, v.flags), Root: machine(v.files...)}), v.about)
@@ -120,11 +162,14 @@ func TestRemoveIPC(t *testing.T) {
 		uid   int
 		level slog.Level
 	}{
-		"the default":           {[]string{running, ""}, 1000, slog.LevelWarn},
-		"a system user":         {[]string{running, ""}, 999, slog.LevelInfo},
-		"off":                   {[]string{running, "", conf, "[Login]\nRemoveIPC=no\n"}, 1000, slog.LevelInfo},
-		"a comment":             {[]string{running, "", conf, "[Login]\n#RemoveIPC=no\n"}, 1000, slog.LevelWarn},
-		"on again in a drop-in": {[]string{running, "", conf, "[Login]\nRemoveIPC=no\n", drop, "[Login]\nRemoveIPC=yes\n"}, 1000, slog.LevelWarn},
+		"the default":   {[]string{running, ""}, 1000, slog.LevelWarn},
+		"a system user": {[]string{running, ""}, 999, slog.LevelInfo},
+		"off":           {[]string{running, "", conf, "[Login]\nRemoveIPC=no\n"}, 1000, slog.LevelInfo},
+		"a comment":     {[]string{running, "", conf, "[Login]\n#RemoveIPC=no\n"}, 1000, slog.LevelWarn},
+		"on again in a drop-in": {
+			[]string{running, "", conf, "[Login]\nRemoveIPC=no\n", drop, "[Login]\nRemoveIPC=yes\n"},
+			1000, slog.LevelWarn,
+		},
 	} {
 		d := &doctor{Options: Options{Root: machine(v.files...)}}
 		d.judgeRemoveIPC(v.uid)
@@ -141,7 +186,12 @@ func TestLockedMemory(t *testing.T) {
 		limit uint64
 		root  bool
 		text  string
-	}{{8 << 20, true, "root may"}, {1<<64 - 1, false, "any amount"}, {64 << 10, false, "less than the segment"}, {8 << 30, false, "8.00 GiB may be locked"}} {
+	}{
+		{8 << 20, true, "root may"},
+		{1<<64 - 1, false, "any amount"},
+		{64 << 10, false, "less than the segment"},
+		{8 << 30, false, "8.00 GiB may be locked"},
+	} {
 		d := &doctor{Options: Options{Config: plan(t, nil)}}
 		d.judgeLocked(v.limit, v.root)
 		require.Contains(t, d.found[0].Text, v.text)
@@ -152,11 +202,14 @@ func TestLockedMemory(t *testing.T) {
 // daemon takes over, is none.
 func TestLeftovers(t *testing.T) {
 	c := plan(t, nil)
-	w, err := objstore.CreatePool(objstore.Options{Name: "alive", Dir: c.ShmDir, RingSize: 4096, MaxObjectSize: 1024, Readers: 1})
+	w, err := objstore.CreatePool(objstore.Options{
+		Name: "alive", Dir: c.ShmDir, RingSize: 4096, MaxObjectSize: 1024, Readers: 1,
+	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, w.CheckStructure()); require.NoError(t, w.Abandon()) }()
 	require.NoError(t, os.WriteFile(filepath.Join(c.ShmDir, "it's.ctl"), []byte("x"), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(c.ShmDir, "VLLM_OBJECT_STORAGE_SHM_BUFFER_1"), make([]byte, 4096), 0o600))
+	foreign := filepath.Join(c.ShmDir, "VLLM_OBJECT_STORAGE_SHM_BUFFER_1")
+	require.NoError(t, os.WriteFile(foreign, make([]byte, 4096), 0o600))
 	l, err := net.Listen("unix", c.Socket)
 	require.NoError(t, err)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -164,7 +217,7 @@ func TestLeftovers(t *testing.T) {
 	all := Run(context.Background(), Options{Config: c, Root: machine()})
 	found := about(all, "segments")
 	require.Len(t, found, 2)
-	require.Equal(t, "rm "+filepath.Join(c.ShmDir, "VLLM_OBJECT_STORAGE_SHM_BUFFER_1"), found[0].Command)
+	require.Equal(t, "rm "+foreign, found[0].Command)
 	require.Equal(t, `ringcache sweep 'it'\''s' --any-owner --remove --dir `+c.ShmDir, found[1].Command)
 	require.Len(t, about(all, "socket"), 2, "of serve check, and what was left")
 	require.Contains(t, about(all, "daemon")[0].Text, "no daemon listens")

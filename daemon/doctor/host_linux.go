@@ -33,10 +33,12 @@ func (d *doctor) mount() {
 		// As much as is planned, and a tenth for others.
 		mib := (plan + plan/10) >> 20
 		d.add(slog.LevelError, "shared memory", fmt.Sprintf("mount -o remount,size=%dm %s", mib+1, quote(dir)),
-			"%s has %s, and the plan takes %s; in a container give it --shm-size, or an emptyDir with medium: Memory and a sizeLimit", dir, sizes.Text(all), sizes.Text(plan))
+			"%s has %s, and the plan takes %s; in a container give it --shm-size, "+
+				"or an emptyDir with medium: Memory and a sizeLimit", dir, sizes.Text(all), sizes.Text(plan))
 		return
 	}
-	d.add(slog.LevelInfo, "shared memory", "", "%s has %s, %s free; the plan takes %s", dir, sizes.Text(all), sizes.Text(free), sizes.Text(plan))
+	d.add(slog.LevelInfo, "shared memory", "",
+		"%s has %s, %s free; the plan takes %s", dir, sizes.Text(all), sizes.Text(free), sizes.Text(plan))
 }
 
 // memoryLimit compares the tightest limit of the control groups with the plan.
@@ -47,9 +49,13 @@ func (d *doctor) memoryLimit() {
 	case !ok:
 		d.add(slog.LevelInfo, "memory limit", "", "no control group of this process limits its memory")
 	case room.Limit < plan:
-		d.add(slog.LevelError, "memory limit", "", "%s allows %s, and the plan takes %s: raise the limit of the container or unit, or choose a smaller size", room.File, sizes.Text(room.Limit), sizes.Text(plan))
+		d.add(slog.LevelError, "memory limit", "",
+			"%s allows %s, and the plan takes %s: raise the limit of the container or unit, "+
+				"or choose a smaller size", room.File, sizes.Text(room.Limit), sizes.Text(plan))
 	default:
-		d.add(slog.LevelInfo, "memory limit", "", "%s allows %s, of which %s are left; the plan takes %s", room.File, sizes.Text(room.Limit), sizes.Text(room.Left()), sizes.Text(plan))
+		d.add(slog.LevelInfo, "memory limit", "",
+			"%s allows %s, of which %s are left; the plan takes %s",
+			room.File, sizes.Text(room.Limit), sizes.Text(room.Left()), sizes.Text(plan))
 	}
 }
 
@@ -70,7 +76,9 @@ func (d *doctor) judgeLocked(limit uint64, root bool) {
 	case limit == unix.RLIM_INFINITY || limit > math.MaxInt64:
 		d.add(slog.LevelInfo, "memlock", "", "any amount of memory may be locked")
 	case int64(limit) < d.Config.Size:
-		d.add(slog.LevelInfo, "memlock", "ulimit -l unlimited", "%s may be locked, less than the segment: workers that pin it for a GPU need more (LimitMEMLOCK=infinity in a unit, --ulimit memlock=-1 in docker run)", sizes.Text(limit))
+		d.add(slog.LevelInfo, "memlock", "ulimit -l unlimited",
+			"%s may be locked, less than the segment: workers that pin it for a GPU need more "+
+				"(LimitMEMLOCK=infinity in a unit, --ulimit memlock=-1 in docker run)", sizes.Text(limit))
 	default:
 		d.add(slog.LevelInfo, "memlock", "", "%s may be locked", sizes.Text(limit))
 	}
@@ -88,11 +96,13 @@ func (d *doctor) hugePages() {
 	word := chosen(string(enabled))
 	switch huge := m.Option("huge"); {
 	case word == "deny":
-		d.add(slog.LevelInfo, "huge pages", "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled", "the kernel refuses huge pages for shared memory")
+		d.add(slog.LevelInfo, "huge pages", "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
+			"the kernel refuses huge pages for shared memory")
 	case word == "force", ok && huge != "" && huge != "never":
 		d.add(slog.LevelInfo, "huge pages", "", "shared memory in %s may have huge pages", dir)
 	default:
-		d.add(slog.LevelInfo, "huge pages", "mount -o remount,huge=advise "+quote(dir), "%s is mounted without huge pages; large segments are mapped faster with them", dir)
+		d.add(slog.LevelInfo, "huge pages", "mount -o remount,huge=advise "+quote(dir),
+			"%s is mounted without huge pages; large segments are mapped faster with them", dir)
 	}
 }
 
@@ -132,10 +142,15 @@ func (d *doctor) judgeRemoveIPC(uid int) {
 	case slices.Contains([]string{"no", "false", "0", "off"}, value):
 		d.add(slog.LevelInfo, "RemoveIPC", "", "systemd leaves segments alone at a logout (RemoveIPC=%s)", value)
 	case uid < firstUser:
-		d.add(slog.LevelInfo, "RemoveIPC", "", "systemd removes segments at a logout, but not those of system users such as %d", uid)
+		d.add(slog.LevelInfo, "RemoveIPC", "",
+			"systemd removes segments at a logout, but not those of system users such as %d", uid)
 	default:
-		d.add(slog.LevelWarn, "RemoveIPC", `mkdir -p /etc/systemd/logind.conf.d && printf '[Login]\nRemoveIPC=no\n' > /etc/systemd/logind.conf.d/ringcache.conf && systemctl restart systemd-logind`,
-			"systemd removes the segments of the user %d when its last session ends, also those of engines that run on; a service of a system user is safe", uid)
+		d.add(slog.LevelWarn, "RemoveIPC",
+			`mkdir -p /etc/systemd/logind.conf.d && `+
+				`printf '[Login]\nRemoveIPC=no\n' > /etc/systemd/logind.conf.d/ringcache.conf && `+
+				`systemctl restart systemd-logind`,
+			"systemd removes the segments of the user %d when its last session ends, "+
+				"also those of engines that run on; a service of a system user is safe", uid)
 	}
 }
 
@@ -156,9 +171,13 @@ func (d *doctor) splitLocks() {
 	mitigate, err := fs.ReadFile(d.Root, "proc/sys/kernel/split_lock_mitigate")
 	switch {
 	case strings.Contains(string(line), "split_lock_detect=fatal"):
-		d.add(slog.LevelWarn, "split locks", "", "the kernel kills programs that lock a word across two cache lines (split_lock_detect=fatal): ringcache does not, an engine or its libraries may; set split_lock_detect=warn at boot if workers die with SIGBUS")
+		d.add(slog.LevelWarn, "split locks", "",
+			"the kernel kills programs that lock a word across two cache lines (split_lock_detect=fatal): "+
+				"ringcache does not, an engine or its libraries may; set split_lock_detect=warn at boot "+
+				"if workers die with SIGBUS")
 	case err == nil && strings.TrimSpace(string(mitigate)) == "1":
-		d.add(slog.LevelInfo, "split locks", "sysctl kernel.split_lock_mitigate=0", "the kernel slows programs down that lock a word across two cache lines: ringcache does not")
+		d.add(slog.LevelInfo, "split locks", "sysctl kernel.split_lock_mitigate=0",
+			"the kernel slows programs down that lock a word across two cache lines: ringcache does not")
 	default:
 		d.add(slog.LevelInfo, "split locks", "", "the kernel does nothing about split locks that would be felt")
 	}

@@ -30,16 +30,19 @@ func (d *doctor) python() {
 				pattern := path.Join(strings.TrimPrefix(f, "/"), "python3*", packages, name+"-*.dist-info")
 				found, _ := fs.Glob(d.Root, pattern) // a folder that can't be read has nothing
 				for _, p := range found {
-					if version := strings.TrimSuffix(strings.TrimPrefix(path.Base(p), name+"-"), ".dist-info"); !seen[p] {
-						seen[p] = true
-						d.release(name, version, "/"+path.Dir(p))
+					if seen[p] {
+						continue
 					}
+					seen[p] = true
+					version := strings.TrimSuffix(strings.TrimPrefix(path.Base(p), name+"-"), ".dist-info")
+					d.release(name, version, "/"+path.Dir(p))
 				}
 			}
 		}
 	}
 	if len(seen) == 0 {
-		d.add(slog.LevelInfo, "python", "", "neither vLLM nor LMCache is installed where Python looks first; name an environment by --python")
+		d.add(slog.LevelInfo, "python", "",
+			"neither vLLM nor LMCache is installed where Python looks first; name an environment by --python")
 	}
 }
 
@@ -53,11 +56,14 @@ func (d *doctor) release(name, version, where string) {
 			d.add(slog.LevelInfo, "python", "", "LMCache %s in %s", version, where)
 			return
 		}
-		d.add(slog.LevelWarn, "python", "pip install lmcache=="+lmcacheReleases[0], "LMCache %s in %s: the daemon speaks the wires of %s, and no others were tried", version, where, strings.Join(lmcacheReleases, " and "))
+		d.add(slog.LevelWarn, "python", "pip install lmcache=="+lmcacheReleases[0],
+			"LMCache %s in %s: the daemon speaks the wires of %s, and no others were tried",
+			version, where, strings.Join(lmcacheReleases, " and "))
 		return
 	}
 	if _, err := pycompat.Lookup(plain); err != nil {
-		d.add(slog.LevelWarn, "python", "pip install vllm=="+pycompat.Newest().Version, "vLLM %s in %s: %v", version, where, err)
+		d.add(slog.LevelWarn, "python", "pip install vllm=="+pycompat.Newest().Version,
+			"vLLM %s in %s: %v", version, where, err)
 		return
 	}
 	d.add(slog.LevelInfo, "python", "", "vLLM %s in %s", version, where)

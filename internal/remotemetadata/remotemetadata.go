@@ -1,7 +1,7 @@
-// Package remotemetadata reads LMCache's RemoteMetadata (lmcache/v1/protocol.py of 0.5.6), which its connectors keep
-// with the bytes of a chunk: four-byte integers in the byte order of the machine, which is little-endian on
-// every one that LMCache runs on. They are the length of the bytes, the format, and for each group of tensors
-// the dtype and four dimensions.
+// Package remotemetadata reads LMCache's RemoteMetadata (lmcache/v1/protocol.py of 0.5.6), which its
+// connectors keep with the bytes of a chunk: four-byte integers in the byte order of the machine, which is
+// little-endian on every one that LMCache runs on. They are the length of the bytes, the format, and for each
+// group of tensors the dtype and four dimensions.
 package remotemetadata
 
 import (
@@ -41,10 +41,13 @@ func Check(b []byte) error {
 }
 
 // dtypes are torch's names of LMCache's numbers. It reads 1 as well, and writes 2; 0 is none.
-var dtypes = [maxDType + 1]string{2: "float16", 3: "bfloat16", 4: "float32", 5: "float64", 6: "uint8", 7: "float8_e4m3fn", 8: "float8_e5m2"}
+var dtypes = [maxDType + 1]string{
+	2: "float16", 3: "bfloat16", 4: "float32", 5: "float64", 6: "uint8", 7: "float8_e4m3fn", 8: "float8_e5m2",
+}
 
-// AppendOne appends the RemoteMetadata of one group of tensors: the format, torch's name of the dtype, and up to four
-// dimensions. dtypes that LMCache has no number for, and tensors without elements or of 2 GiB or more, are refused.
+// AppendOne appends the RemoteMetadata of one group of tensors: the format, torch's name of the dtype, and up
+// to four dimensions. dtypes that LMCache has no number for, and tensors without elements or of 2 GiB or
+// more, are refused.
 func AppendOne(dst []byte, format int, dtype string, shape ...int) ([]byte, error) {
 	number := slices.Index(dtypes[:], dtype)
 	known := torchdtype.Find(dtype)

@@ -15,7 +15,8 @@ func TestAppendOne(t *testing.T) {
 	require.NoError(t, CheckStrictly(b[1:]))
 	b, err = AppendOne(nil, 2, "float16", 3, 2, 8)
 	require.NoError(t, err)
-	require.Equal(t, "60000000"+"02000000"+"02000000"+"03000000"+"02000000"+"08000000"+"00000000", hex.EncodeToString(b))
+	require.Equal(t, "60000000"+"02000000"+"02000000"+"03000000"+"02000000"+"08000000"+"00000000",
+		hex.EncodeToString(b))
 	for text, err := range map[string]error{
 		`no number for the dtype "int8"`:             second(AppendOne(nil, 1, "int8", 1)),
 		`no number for the dtype ""`:                 second(AppendOne(nil, 1, "", 1)),

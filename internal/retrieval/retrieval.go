@@ -1,11 +1,12 @@
-// Package retrieval is a synthetic task for package blend: questions about documents, some of which can't be understood
-// without those in front of them. The prompts are those that the model in blend/testdata was trained on
-// (retrieval_train.py).
+// Package retrieval is a synthetic task for package blend: questions about documents, some of which can't be
+// understood without those in front of them. The prompts are those that the model in blend/testdata was
+// trained on (retrieval_train.py).
 package retrieval
 
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/ringcache/ringcache/blend"
 	"github.com/ringcache/ringcache/blend/rope"
@@ -28,7 +29,8 @@ type Prompt struct {
 	Tokens []int64
 	Cover  []blend.Match // each document
 	Answer int
-	// Pronoun is set if the document with the answer has no name of its subject: that is in one in front of it.
+	// Pronoun is set if the document with the answer has no name of its subject: that is in one in front of
+	// it.
 	Pronoun bool
 }
 
@@ -77,7 +79,8 @@ func Draw(r *rand.Rand, number int) Prompt {
 	return p
 }
 
-// A Way is how a prompt is computed. The query is always computed, in addition to Ratio of the tokens in front.
+// A Way is how a prompt is computed. The query is always computed, in addition to Ratio of the tokens in
+// front.
 type Way struct {
 	Ratio     float64 // 0 is plain concatenation, and 1 a whole prefill
 	Layer     int     // of the check
@@ -89,8 +92,8 @@ type Way struct {
 type Outcome struct {
 	Named, Pronoun           int // right answers about documents of both kinds
 	AskedNamed, AskedPronoun int
-	// KVError is the relative error of keys and values, by layer, and Divergence that of the answer's distribution from
-	// that of a whole prefill (Kullback-Leibler, nats): means of all prompts.
+	// KVError is the relative error of keys and values, by layer, and Divergence that of the answer's
+	// distribution from that of a whole prefill (Kullback-Leibler, nats): means of all prompts.
 	KVError    []float64
 	Divergence float64
 	// Rows is the mean of the tokens that were computed behind the check, of a prompt's.
@@ -120,7 +123,7 @@ func Try(model *transformer.Model, ways []Way, prompts int, seed uint64) ([]Outc
 		}
 		for i, w := range ways {
 			kv := moved
-			kv.Bytes = append([]byte(nil), moved.Bytes...)
+			kv.Bytes = slices.Clone(moved.Bytes)
 			got, err := p.blend(model, kv, w, chance)
 			if err != nil {
 				return nil, err
@@ -162,7 +165,8 @@ func (p Prompt) blend(model *transformer.Model, kv blend.KV, w Way, chance *rand
 		check.Layer = 0 // nothing but the query is computed in any layer
 	}
 	plan, err := blend.NewPlan(blend.PlanOptions{
-		Layers: model.Dims().Layers, Tokens: len(p.Tokens), Cover: p.Cover, Suffix: query, Checks: []blend.Check{check}, KeepFresh: w.KeepFresh && w.Ratio > 0,
+		Layers: model.Dims().Layers, Tokens: len(p.Tokens), Cover: p.Cover, Suffix: query,
+		Checks: []blend.Check{check}, KeepFresh: w.KeepFresh && w.Ratio > 0,
 	})
 	if err != nil {
 		return nil, err

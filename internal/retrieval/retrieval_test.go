@@ -23,9 +23,10 @@ func load(t *testing.T, name string) *transformer.Model {
 	return model
 }
 
-// TestTrainedTask compares ways of computing prompts of a task that two models were trained on. bench/blend has more
-// prompts, and draws the figures of docs/blend.md. KV is nearer to that of a whole prefill where tokens were selected than
-// where they were drawn, with both models. Answers are only where the check can see what matters.
+// TestTrainedTask compares ways of computing prompts of a task that two models were trained on. bench/blend
+// has more prompts, and draws the figures of docs/blend.md. KV is nearer to that of a whole prefill where
+// tokens were selected than where they were drawn, with both models. Answers are only where the check can see
+// what matters.
 //
 // See docs/decisions.md, "A trained task is shown with what it refutes".
 func TestTrainedTask(t *testing.T) {

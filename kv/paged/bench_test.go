@@ -12,18 +12,22 @@ import (
 	"github.com/ringcache/ringcache/kv/paged"
 )
 
-// BenchmarkCopy moves chunks of 256 tokens of a model with 8 heads of 128 bfloat16 elements in 16 layers, 16 MiB each,
-// between chunks and blocks of 16 tokens that are anywhere. In turn it copies as many bytes with copy, from a whole
-// piece of each tensor, so that both meet the same machine, and reports the best of each. Everything is far larger than the
-// caches of a processor. "blocks" are the same bytes by copy, a block of a layer and plane at a time, from anywhere: Go's copy
-// writes pieces from 1 MiB on past the caches, which nearly doubles its speed, and no block is so large.
+// BenchmarkCopy moves chunks of 256 tokens of a model with 8 heads of 128 bfloat16 elements in 16 layers, 16
+// MiB each, between chunks and blocks of 16 tokens that are anywhere. In turn it copies as many bytes with
+// copy, from a whole piece of each tensor, so that both meet the same machine, and reports the best of each.
+// Everything is far larger than the caches of a processor. "blocks" are the same bytes by copy, a block of a
+// layer and plane at a time, from anywhere: Go's copy writes pieces from 1 MiB on past the caches, which
+// nearly doubles its speed, and no block is so large.
 //
 //	go test -run - -bench Copy ./kv/paged
 func BenchmarkCopy(b *testing.B) {
 	for _, layout := range []paged.Layout{
-		paged.FlashAttention, paged.FlashInfer, paged.AllLayersOfBlock, paged.FlashAttentionHND, paged.PackedHND, paged.MLA,
+		paged.FlashAttention, paged.FlashInfer, paged.AllLayersOfBlock,
+		paged.FlashAttentionHND, paged.PackedHND, paged.MLA,
 	} {
-		g := paged.Geometry{Layout: layout, Layers: 16, Blocks: 256, BlockTokens: 16, Heads: 8, HeadSize: 128, ElementSize: 2}
+		g := paged.Geometry{
+			Layout: layout, Layers: 16, Blocks: 256, BlockTokens: 16, Heads: 8, HeadSize: 128, ElementSize: 2,
+		}
 		switch layout {
 		case paged.MLA:
 			g.Heads, g.HeadSize, g.Layers = 1, 576, 60
@@ -86,8 +90,12 @@ func benchmarkCopy(b *testing.B, g paged.Geometry) {
 		}},
 		{name: "gather", do: func(i int) error { return buffers.Gather(all[i], slots[i]) }},
 		{name: "scatter", do: func(i int) error { return buffers.Scatter(slots[i], all[i]) }},
-		{name: "gather-layers", do: byLayer(func(l int, chunk []byte) error { return buffers.GatherLayer(chunk, format, l, slots[at]) })},
-		{name: "scatter-layers", do: byLayer(func(l int, chunk []byte) error { return buffers.ScatterLayer(slots[at], l, format, chunk) })},
+		{name: "gather-layers", do: byLayer(func(l int, chunk []byte) error {
+			return buffers.GatherLayer(chunk, format, l, slots[at])
+		})},
+		{name: "scatter-layers", do: byLayer(func(l int, chunk []byte) error {
+			return buffers.ScatterLayer(slots[at], l, format, chunk)
+		})},
 	}
 	for at = 0; b.Loop(); at = (at + 1) % chunks {
 		for i := range ways {

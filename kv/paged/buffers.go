@@ -13,7 +13,8 @@ type Geometry struct {
 	ElementSize int // bytes
 }
 
-// Limits of a Geometry, so that no product of them overflows: 2^20 * 2^32 is below 2^63 with the bytes of a token.
+// Limits of a Geometry, so that no product of them overflows: 2^20 * 2^32 is below 2^63 with the bytes of a
+// token.
 const (
 	maxLayers   = 1 << 12
 	maxSlots    = 1 << 36
@@ -30,13 +31,14 @@ func (g Geometry) Validate() error {
 		return refuse("%d layers; 1 to %d are possible", g.Layers, maxLayers)
 	case g.Blocks < 1 || g.BlockTokens < 1 || g.Blocks > maxSlots/g.BlockTokens:
 		return refuse("%d blocks of %d tokens; 1 to %d tokens are possible", g.Blocks, g.BlockTokens, maxSlots)
-	case g.Heads < 1 || g.HeadSize < 1 || g.ElementSize < 1 || g.Heads > maxRowBytes || g.HeadSize > maxRowBytes ||
-		g.ElementSize > maxRowBytes || g.Heads > maxRowBytes/g.HeadSize || g.Heads*g.HeadSize > maxRowBytes/g.ElementSize:
+	case g.Heads < 1 || g.HeadSize < 1 || g.ElementSize < 1 ||
+		g.Heads > maxRowBytes || g.HeadSize > maxRowBytes || g.ElementSize > maxRowBytes ||
+		g.Heads > maxRowBytes/g.HeadSize || g.Heads*g.HeadSize > maxRowBytes/g.ElementSize:
 		return refuse("%d heads of %d elements of %d bytes; a token has 1 to %d bytes in a layer and plane",
 			g.Heads, g.HeadSize, g.ElementSize, maxRowBytes)
 	case g.Layout == MLA && g.Heads != 1:
 		return refuse("%d heads; the layout %s has 1", g.Heads, g.Layout)
-	case g.tensorBytes() > maxBuffer:
+	case g.TensorBytes() > maxBuffer:
 		return refuse("a tensor of more than %d bytes", maxBuffer)
 	}
 	return nil
@@ -46,12 +48,17 @@ func (g Geometry) Validate() error {
 func (g Geometry) row() int { return g.Heads * g.HeadSize * g.ElementSize }
 
 // Tensors returns how many tensors the buffers are.
-func (g Geometry) Tensors() int { return g.product(g.tensorDims()) }
+func (g Geometry) Tensors() int {
+	outer, _, _ := strings.Cut(orders[g.Layout], "|")
+	n := 1
+	for _, d := range outer {
+		n *= g.size(d)
+	}
+	return n
+}
 
 // TensorBytes returns the size of each tensor.
-func (g Geometry) TensorBytes() int { return g.tensorBytes() }
-
-func (g Geometry) tensorBytes() int {
+func (g Geometry) TensorBytes() int {
 	_, inner, _ := strings.Cut(orders[g.Layout], "|")
 	rows := 1
 	for _, d := range inner {
@@ -68,19 +75,6 @@ func (g Geometry) tensorBytes() int {
 		return maxBuffer + 1
 	}
 	return rows * g.row()
-}
-
-func (g Geometry) tensorDims() string {
-	outer, _, _ := strings.Cut(orders[g.Layout], "|")
-	return outer
-}
-
-func (g Geometry) product(dims string) int {
-	n := 1
-	for _, d := range dims {
-		n *= g.size(d)
-	}
-	return n
 }
 
 // size returns the size of a dimension.
@@ -124,18 +118,20 @@ type Buffers struct {
 // A stride is how far the next layer or plane is.
 type stride struct{ tensors, bytes int }
 
-// New returns the buffers that lie in these tensors, in the order of the dimensions in front of the last "_X_" of the
-// layout's name: one for each layer with most layouts. Each has exactly the size that the geometry gives it.
+// New returns the buffers that lie in these tensors, in the order of the dimensions in front of the last
+// "_X_" of the layout's name: one for each layer with most layouts. Each has exactly the size that the
+// geometry gives it.
 func New(g Geometry, tensors [][]byte) (*Buffers, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
 	}
 	if len(tensors) != g.Tensors() {
-		return nil, refuse("%d tensors; %d layers in the layout %s are %d", len(tensors), g.Layers, g.Layout, g.Tensors())
+		return nil, refuse("%d tensors; %d layers in the layout %s are %d",
+			len(tensors), g.Layers, g.Layout, g.Tensors())
 	}
 	for i, t := range tensors {
-		if len(t) != g.tensorBytes() {
-			return nil, refuse("tensor %d has %d bytes, and its dimensions %d", i, len(t), g.tensorBytes())
+		if len(t) != g.TensorBytes() {
+			return nil, refuse("tensor %d has %d bytes, and its dimensions %d", i, len(t), g.TensorBytes())
 		}
 	}
 	b := &Buffers{g: g, tensors: tensors, planes: g.Layout.Planes(), row: g.row(), head: g.HeadSize * g.ElementSize}

@@ -1,7 +1,7 @@
 package paged
 
-// Gather copies the KV of all layers from slots into a chunk of the format that Layout.Whole returns. The chunk has
-// Geometry.ChunkBytes of as many tokens as there are slots.
+// Gather copies the KV of all layers from slots into a chunk of the format that Layout.Whole returns. The
+// chunk has Geometry.ChunkBytes of as many tokens as there are slots.
 func (b *Buffers) Gather(chunk []byte, slots []int64) error {
 	return b.whole(chunk, slots, true)
 }
@@ -11,7 +11,8 @@ func (b *Buffers) Scatter(slots []int64, chunk []byte) error {
 	return b.whole(chunk, slots, false)
 }
 
-// GatherLayer copies the KV of one layer from slots into a chunk: KVT2D or KV2TD, or KVMLA of buffers with one plane.
+// GatherLayer copies the KV of one layer from slots into a chunk: KVT2D or KV2TD, or KVMLA of buffers with
+// one plane.
 func (b *Buffers) GatherLayer(chunk []byte, f Format, layer int, slots []int64) error {
 	return b.layer(chunk, f, layer, slots, true)
 }
@@ -75,7 +76,8 @@ func (b *Buffers) Check(slots []int64) error {
 	return nil
 }
 
-// copy moves one layer. In the chunk, tokens and planes are so many bytes apart. Nothing can be refused any more.
+// copy moves one layer. In the chunk, tokens and planes are so many bytes apart. Nothing can be refused any
+// more.
 func (b *Buffers) copy(layer int, chunk []byte, apart, plane int, slots []int64, gather bool) {
 	if b.rows && apart == b.row { // tokens lie one behind the other on both sides
 		for p := range b.planes {

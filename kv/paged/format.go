@@ -2,8 +2,9 @@ package paged
 
 import "fmt"
 
-// A Format is the order of dimensions in a chunk, with LMCache's number (MemoryFormat in lmcache/v1/memory_management.py
-// of 0.5.6). Hidden is the elements of a token in one layer and plane, of all heads.
+// A Format is the order of dimensions in a chunk, with LMCache's number (MemoryFormat in
+// lmcache/v1/memory_management.py of 0.5.6). Hidden is the elements of a token in one layer and plane, of all
+// heads.
 type Format int
 
 const (

@@ -71,7 +71,9 @@ func place(g paged.Geometry, tensors [][]byte, layer, plane, head int, slot int6
 }
 
 // inChunk returns where the bytes of one head are in a chunk of so many tokens.
-func inChunk(g paged.Geometry, chunk []byte, f paged.Format, oneLayer bool, tokens, layer, plane, head, token int) []byte {
+func inChunk(
+	g paged.Geometry, chunk []byte, f paged.Format, oneLayer bool, tokens, layer, plane, head, token int,
+) []byte {
 	n := 0
 	switch {
 	case f == paged.KVT2D:
@@ -88,8 +90,10 @@ func inChunk(g paged.Geometry, chunk []byte, f paged.Format, oneLayer bool, toke
 func drawGeometry(t *rapid.T) paged.Geometry {
 	g := paged.Geometry{
 		Layout: rapid.SampledFrom(layouts).Draw(t, "layout"), Layers: rapid.IntRange(1, 3).Draw(t, "layers"),
-		Blocks: rapid.IntRange(1, 6).Draw(t, "blocks"), BlockTokens: rapid.SampledFrom([]int{1, 2, 3, 8}).Draw(t, "block"),
-		Heads: rapid.IntRange(1, 3).Draw(t, "heads"), HeadSize: rapid.IntRange(1, 4).Draw(t, "size"),
+		Blocks:      rapid.IntRange(1, 6).Draw(t, "blocks"),
+		BlockTokens: rapid.SampledFrom([]int{1, 2, 3, 8}).Draw(t, "block"),
+		Heads:       rapid.IntRange(1, 3).Draw(t, "heads"),
+		HeadSize:    rapid.IntRange(1, 4).Draw(t, "size"),
 		ElementSize: rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "element"),
 	}
 	if g.Layout == paged.MLA {
@@ -146,7 +150,8 @@ func TestCopiesByElement(t *testing.T) {
 		chunk := bytes.Repeat([]byte{0xEE}, g.ChunkBytes(len(slots), oneLayer))
 		want := slices.Clone(chunk)
 		each(func(layer, plane, head, i int) {
-			copy(inChunk(g, want, f, oneLayer, len(slots), layer, plane, head, i), place(g, tensors, layer, plane, head, slots[i]))
+			copy(inChunk(g, want, f, oneLayer, len(slots), layer, plane, head, i),
+				place(g, tensors, layer, plane, head, slots[i]))
 		})
 		before := clone(tensors)
 		if oneLayer {
@@ -160,7 +165,8 @@ func TestCopiesByElement(t *testing.T) {
 		_, _ = rand.NewChaCha8([32]byte{7}).Read(chunk)
 		wanted := clone(tensors)
 		each(func(layer, plane, head, i int) {
-			copy(place(g, wanted, layer, plane, head, slots[i]), inChunk(g, chunk, f, oneLayer, len(slots), layer, plane, head, i))
+			copy(place(g, wanted, layer, plane, head, slots[i]),
+				inChunk(g, chunk, f, oneLayer, len(slots), layer, plane, head, i))
 		})
 		if oneLayer {
 			require.NoError(t, b.ScatterLayer(slots, from, f, chunk))
@@ -208,7 +214,9 @@ func TestAsLMCache(t *testing.T) {
 	t.Log(len(cases), "cases")
 }
 
-var small = paged.Geometry{Layout: paged.FlashAttention, Layers: 2, Blocks: 3, BlockTokens: 4, Heads: 2, HeadSize: 2, ElementSize: 2}
+var small = paged.Geometry{
+	Layout: paged.FlashAttention, Layers: 2, Blocks: 3, BlockTokens: 4, Heads: 2, HeadSize: 2, ElementSize: 2,
+}
 
 // TestRefusedCallsChangeNothing: what is wrong is found before the first byte is copied.
 func TestRefusedCallsChangeNothing(t *testing.T) {
@@ -278,7 +286,8 @@ func TestCopiesDoNotAllocate(t *testing.T) {
 	chunk := make([]byte, small.ChunkBytes(len(slots), false))
 	layer := make([]byte, small.ChunkBytes(len(slots), true))
 	require.Zero(t, testing.AllocsPerRun(10, func() {
-		if b.Gather(chunk, slots) != nil || b.Scatter(slots, chunk) != nil || b.GatherLayer(layer, paged.KVT2D, 1, slots) != nil ||
+		if b.Gather(chunk, slots) != nil || b.Scatter(slots, chunk) != nil ||
+			b.GatherLayer(layer, paged.KVT2D, 1, slots) != nil ||
 			b.ScatterLayer(slots, 1, paged.KV2TD, layer) != nil {
 			t.Fatal("refused")
 		}
@@ -290,10 +299,13 @@ func FuzzCopy(f *testing.F) {
 	f.Add(uint8(0), int8(2), int8(3), int8(4), int8(2), int8(2), int8(2), int8(1), uint8(1), []byte{0, 1, 2, 255, 11})
 	f.Add(uint8(1), int8(2), int8(3), int8(4), int8(2), int8(2), int8(2), int8(0), uint8(2), []byte{4, 5, 6, 7, 12})
 	f.Add(uint8(6), int8(1), int8(3), int8(4), int8(1), int8(2), int8(2), int8(5), uint8(6), []byte{4})
-	f.Fuzz(func(t *testing.T, layout uint8, layers, blocks, block, heads, head, element, layer int8, format uint8, at []byte) {
+	f.Fuzz(func(
+		t *testing.T, layout uint8, layers, blocks, block, heads, head, element, layer int8, format uint8, at []byte,
+	) {
 		g := paged.Geometry{
-			Layout: layouts[int(layout)%len(layouts)], Layers: int(layers), Blocks: int(blocks), BlockTokens: int(block), Heads: int(heads),
-			HeadSize: int(head), ElementSize: int(element),
+			Layout: layouts[int(layout)%len(layouts)], Layers: int(layers),
+			Blocks: int(blocks), BlockTokens: int(block),
+			Heads: int(heads), HeadSize: int(head), ElementSize: int(element),
 		}
 		if g.Validate() != nil || g.Tensors()*g.TensorBytes() > 1<<20 || len(at) > 1000 {
 			return
