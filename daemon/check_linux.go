@@ -160,7 +160,8 @@ func checkLMCache(ctx context.Context, text string) (string, error) {
 }
 
 // errNoSource is of an lm-from that is away, without which the daemon starts.
-var errNoSource = errors.New("the server does not answer; the daemon starts without it, and asks it again for each value")
+var errNoSource = errors.New(
+	"the server does not answer; the daemon starts without it, and asks it again for each value")
 
 // checkLMFrom asks the server that is drained whether it is there.
 func checkLMFrom(ctx context.Context, address string) (string, error) {

@@ -106,10 +106,14 @@ func (r *runner) closePlain() error {
 
 // Metrics of these protocols, which have the name of the setting as a label.
 var (
-	mPlainOpen     = gauge("value_connections", "Connections of clients that get and put whole values.", "protocol")
-	mPlainAccepted = counter("value_connections_accepted_total", "Connections of such clients that were accepted.", "protocol")
-	mPlainRefused  = counter("value_connections_refused_total", "Connections of such clients that were closed at once.", "protocol")
-	mPlainValues   = counter("values_total", "Values of such clients: hit, miss, stored, and dropped: without room, or cut short.", "protocol", "result")
+	mPlainOpen = gauge("value_connections",
+		"Connections of clients that get and put whole values.", "protocol")
+	mPlainAccepted = counter("value_connections_accepted_total",
+		"Connections of such clients that were accepted.", "protocol")
+	mPlainRefused = counter("value_connections_refused_total",
+		"Connections of such clients that were closed at once.", "protocol")
+	mPlainValues = counter("values_total",
+		"Values of such clients: hit, miss, stored, and dropped: without room, or cut short.", "protocol", "result")
 )
 
 // collectPlain collects what clients of these protocols do.

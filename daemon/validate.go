@@ -140,8 +140,10 @@ func (c Config) problems() []problem {
 	if c.DefaultLease > c.MaxLease {
 		wrong("default-lease", "%s is longer than max-lease, %s", formatTime(c.DefaultLease), formatTime(c.MaxLease))
 	}
-	if least := sessionless.LeaseTime; len(c.LM)+len(c.RESP) > 0 && c.MaxLease < least { // else it ends while a value is moved
-		wrong("max-lease", "%s is too short for the values of lm and resp, which need %s", formatTime(c.MaxLease), formatTime(least))
+	// A shorter lease would end while a value is moved.
+	if least := sessionless.LeaseTime; len(c.LM)+len(c.RESP) > 0 && c.MaxLease < least {
+		wrong("max-lease", "%s is too short for the values of lm and resp, which need %s",
+			formatTime(c.MaxLease), formatTime(least))
 	}
 	oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
 	oneOf("log-format", c.LogFormat, "text", "json")

@@ -112,7 +112,8 @@ func (c *Client) Get(ctx context.Context, key string, into func(Reply) ([]byte, 
 		case reply.Code != Success: // bytes may follow, or not: the connection can't go on
 			return fmt.Errorf("lm: the server at %s answered %+v", c.o.Address, reply)
 		case int64(reply.Length) > c.o.MaxValue:
-			return fmt.Errorf("lm: a value has %d bytes, and %d are the most: %w", reply.Length, c.o.MaxValue, tier.ErrTooLarge)
+			return fmt.Errorf("lm: a value has %d bytes, and %d are the most: %w",
+				reply.Length, c.o.MaxValue, tier.ErrTooLarge)
 		}
 		var err error
 		if into == nil {

@@ -95,8 +95,8 @@ func (m marked) Get(ctx context.Context, k tier.Key, use func(o tier.Object, b [
 	})
 }
 
-// TestValueOfASourceIsSentFromMemory: a value that was stored is not kept on the heap while a client takes it, which may
-// be slow.
+// TestValueOfASourceIsSentFromMemory: a value that was stored is not kept on the heap while a client takes
+// it, which may be slow.
 func TestValueOfASourceIsSentFromMemory(t *testing.T) {
 	old := newBed(t, bedOptions{})
 	o := old.client(Located)
@@ -131,8 +131,8 @@ func TestSourceWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForASourceDoesNotTryItAgain: when the connections to a source have failed, clients that waited for one of
-// them get a miss at once.
+// TestWhoWaitsForASourceDoesNotTryItAgain: when the connections to a source have failed, clients that waited
+// for one of them get a miss at once.
 func TestWhoWaitsForASourceDoesNotTryItAgain(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -205,9 +205,9 @@ func (c *valueClient) judge(n int32, found bool, op string) error {
 	return nil
 }
 
-// killServersOfValues kills daemons that serve a protocol of values, under its clients, and clients, too. No client gets
-// a wrong byte or another value's description, or loses what the daemon has said it has; and when all are gone nothing
-// is held.
+// killServersOfValues kills daemons that serve a protocol of values, under its clients, and clients, too. No
+// client gets a wrong byte or another value's description, or loses what the daemon has said it has; and when
+// all are gone nothing is held.
 func killServersOfValues(t *testing.T, protocol string, kills int, seed uint64) {
 	t.Helper()
 	d := daemonRole{Protocol: protocol, Size: 64 << 20, Grace: valueProtocols[protocol].grace}
