@@ -58,10 +58,10 @@ func (c Config) Check(ctx context.Context) []Finding {
 	if len(c.LMCache) > 0 {
 		look("lmcache", func() (string, error) { return lmcache.CheckState(c.lmcacheFile()) })
 	}
-	for _, x := range c.plain() {
+	for _, x := range c.valueProtocols() {
 		for _, text := range x.addresses {
 			look(x.key, func() (string, error) {
-				network, address, err := parsePlain(text, c.ValuesAny)
+				network, address, err := parseValueAddress(text, c.ValuesAny)
 				if err != nil {
 					return "", err
 				}

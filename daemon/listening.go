@@ -97,9 +97,9 @@ func (s *listening) close() error {
 	return errors.Join(errs...)
 }
 
-// parsePlain reads an address of a protocol without a password: HOST:PORT or unix:///PATH. From other machines it
+// parseValueAddress reads an address of lm or resp: HOST:PORT or unix:///PATH. From other machines it
 // must not be reached unless anywhere is set.
-func parsePlain(text string, anywhere bool) (network, address string, err error) {
+func parseValueAddress(text string, anywhere bool) (network, address string, err error) {
 	if u, err := url.Parse(text); err == nil && u.Scheme == "unix" {
 		pathOnly := *u == url.URL{Scheme: "unix", Path: u.Path, RawPath: u.RawPath}
 		if !filepath.IsAbs(u.Path) || len(u.Path) > maxSocket || !pathOnly {

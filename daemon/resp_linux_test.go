@@ -46,7 +46,7 @@ func TestRESPInTheDaemon(t *testing.T) {
 		require.ErrorContains(t, client.FlushDB(ctx).Err(), "NOPERM")
 	}
 	require.EqualValues(t, len("value"), d.registry.Counts().Held, "EXISTS pins it once")
-	require.EqualValues(t, 2, d.plain[0].protocol.Counts().Connections, "those of clients, not what pins")
+	require.EqualValues(t, 2, d.values[0].protocol.Counts().Connections, "those of clients, not what pins")
 	require.NoError(t, d.registry.Check())
 	d.end(t)
 

@@ -75,9 +75,9 @@ func (c Config) problems() []problem {
 			wrong("lm-from", "%q is the daemon itself, by lm: name the address of another server", c.LMFrom)
 		}
 	}
-	for _, x := range c.plain() {
+	for _, x := range c.valueProtocols() {
 		for _, text := range x.addresses {
-			_, address, err := parsePlain(text, c.ValuesAny)
+			_, address, err := parseValueAddress(text, c.ValuesAny)
 			switch {
 			case err != nil:
 				wrong(x.key, "%v", err)

@@ -126,7 +126,7 @@ func (c *Client) Get(ctx context.Context, key string, into func(Reply) ([]byte, 
 		}
 		p = reply
 		_, err = io.ReadFull(body, b)
-		return noValue(err)
+		return unexpectedEnd(err)
 	})
 	if err != nil {
 		return Reply{}, nil, err
@@ -187,7 +187,7 @@ func (c *Client) exchange(header, value []byte, answer func(p Reply, body io.Rea
 	var b [36]byte
 	head := b[:c.o.Form.ReplySize()]
 	if _, err := io.ReadFull(c.read, head); err != nil {
-		return noValue(err)
+		return unexpectedEnd(err)
 	}
 	p, err := c.o.Form.DecodeReply(head)
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/ringcache/ringcache/lmcache/resp"
 )
 
-// plainProtocol is a protocol whose clients get and put whole values, as a setting names its addresses.
-type plainProtocol struct {
+// valueProtocol is a protocol whose clients get and put whole values, as a setting names its addresses.
+type valueProtocol struct {
 	key       string // of the setting, and the name of the protocol in the registry
 	space     string // of its values
 	addresses []string
 	server    func(r *runner, p *sessionless.Protocol) (protocolServer, error)
 }
 
-// plain are these protocols.
-func (c Config) plain() []plainProtocol {
-	return []plainProtocol{{"lm", lm.Space, c.LM, lmServer}, {"resp", resp.Space, c.RESP, respServer}}
+// valueProtocols are these protocols.
+func (c Config) valueProtocols() []valueProtocol {
+	return []valueProtocol{{"lm", lm.Space, c.LM, lmServer}, {"resp", resp.Space, c.RESP, respServer}}
 }
 
 // lmServer returns a server of lm://. How many connections there may be is the registry's matter.
@@ -37,35 +37,35 @@ func lmServer(r *runner, p *sessionless.Protocol) (protocolServer, error) {
 	return lm.NewServer(o)
 }
 
-// plainService serves such a protocol.
-type plainService struct {
+// valueService serves such a protocol.
+type valueService struct {
 	listening
 	protocol *sessionless.Protocol
 	server   protocolServer
 }
 
-// openPlain opens those of these protocols that are configured.
-func (r *runner) openPlain(ctx context.Context) (err error) {
+// openValues opens those of these protocols that are configured.
+func (r *runner) openValues(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
-			r.shutdownPlain(ctx) // nobody is served yet, so it does not wait
-			err = errors.Join(err, r.closePlain())
+			r.shutdownValues(ctx) // nobody is served yet, so it does not wait
+			err = errors.Join(err, r.closeValues())
 		}
 	}()
-	for _, x := range r.config.plain() {
+	for _, x := range r.config.valueProtocols() {
 		if len(x.addresses) == 0 {
 			continue
 		}
-		s := &plainService{listening: listening{key: x.key}}
+		s := &valueService{listening: listening{key: x.key}}
 		s.protocol = sessionless.New(sessionless.Options{
 			Name: x.key, Space: x.space, Registry: r.registry, Rooms: r.rooms, Store: r.levels.store, Logger: r.log,
 		})
 		if s.server, err = x.server(r, s.protocol); err != nil {
 			return err
 		}
-		r.plain = append(r.plain, s)
+		r.values = append(r.values, s)
 		for _, text := range x.addresses {
-			network, address, err := parsePlain(text, r.config.ValuesAny)
+			network, address, err := parseValueAddress(text, r.config.ValuesAny)
 			if err == nil {
 				err = s.listen(ctx, network, address, s.server)
 			}
@@ -77,28 +77,28 @@ func (r *runner) openPlain(ctx context.Context) (err error) {
 	return nil
 }
 
-// checkPlain reports that clients can't find a socket any more.
-func (r *runner) checkPlain() error {
+// checkValues reports that clients can't find a socket any more.
+func (r *runner) checkValues() error {
 	var errs []error
-	for _, s := range r.plain {
+	for _, s := range r.values {
 		errs = append(errs, s.check())
 	}
 	return errors.Join(errs...)
 }
 
-// shutdownPlain lets what is under way end, until ctx ends.
-func (r *runner) shutdownPlain(ctx context.Context) {
+// shutdownValues lets what is under way end, until ctx ends.
+func (r *runner) shutdownValues(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, s := range r.plain {
+	for _, s := range r.values {
 		all.Go(func() { s.server.Shutdown(ctx) })
 	}
 	all.Wait()
 }
 
-// closePlain closes what is open, and removes sockets.
-func (r *runner) closePlain() error {
+// closeValues closes what is open, and removes sockets.
+func (r *runner) closeValues() error {
 	var errs []error
-	for _, s := range r.plain {
+	for _, s := range r.values {
 		errs = append(errs, s.close())
 	}
 	return errors.Join(errs...)
@@ -106,26 +106,26 @@ func (r *runner) closePlain() error {
 
 // Metrics of these protocols, which have the name of the setting as a label.
 var (
-	mPlainOpen = gauge("value_connections",
+	mValueOpen = gauge("value_connections",
 		"Connections of clients that get and put whole values.", "protocol")
-	mPlainAccepted = counter("value_connections_accepted_total",
+	mValueAccepted = counter("value_connections_accepted_total",
 		"Connections of such clients that were accepted.", "protocol")
-	mPlainRefused = counter("value_connections_refused_total",
+	mValueRefused = counter("value_connections_refused_total",
 		"Connections of such clients that were closed at once.", "protocol")
-	mPlainValues = counter("values_total",
+	mValueResults = counter("values_total",
 		"Values of such clients: hit, miss, stored, and dropped: without room, or cut short.", "protocol", "result")
 )
 
-// collectPlain collects what clients of these protocols do.
-func (r *runner) collectPlain(send func(m metric, v float64, labels ...string)) {
-	for _, s := range r.plain {
+// collectValues collects what clients of these protocols do.
+func (r *runner) collectValues(send func(m metric, v float64, labels ...string)) {
+	for _, s := range r.values {
 		n := s.protocol.Counts()
-		send(mPlainOpen, float64(n.Connections), s.key)
-		send(mPlainAccepted, float64(n.Accepted), s.key)
-		send(mPlainRefused, float64(n.Refused), s.key)
-		send(mPlainValues, float64(n.Hits), s.key, "hit")
-		send(mPlainValues, float64(n.Misses), s.key, "miss")
-		send(mPlainValues, float64(n.Stored), s.key, "stored")
-		send(mPlainValues, float64(n.Dropped), s.key, "dropped")
+		send(mValueOpen, float64(n.Connections), s.key)
+		send(mValueAccepted, float64(n.Accepted), s.key)
+		send(mValueRefused, float64(n.Refused), s.key)
+		send(mValueResults, float64(n.Hits), s.key, "hit")
+		send(mValueResults, float64(n.Misses), s.key, "miss")
+		send(mValueResults, float64(n.Stored), s.key, "stored")
+		send(mValueResults, float64(n.Dropped), s.key, "dropped")
 	}
 }

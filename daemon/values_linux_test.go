@@ -178,7 +178,7 @@ func TestLMReadiness(t *testing.T) {
 func TestDaemonEndsWithAListenerOfLM(t *testing.T) {
 	c, address, _ := lmConfig(t)
 	d := start(t, c)
-	require.NoError(t, d.plain[0].listeners[0].Close())
+	require.NoError(t, d.values[0].listeners[0].Close())
 	require.ErrorContains(t, <-d.ended, "the listener at "+address)
 }
 
