@@ -58,10 +58,10 @@ func (c Config) Check(ctx context.Context) []Finding {
 	if len(c.LMCache) > 0 {
 		look("lmcache", func() (string, error) { return lmcache.CheckState(c.lmcacheFile()) })
 	}
-	for _, x := range c.plain() {
+	for _, x := range c.valueProtocols() {
 		for _, text := range x.addresses {
 			look(x.key, func() (string, error) {
-				network, address, err := parsePlain(text, c.ValuesAny)
+				network, address, err := parseValueAddress(text, c.ValuesAny)
 				if err != nil {
 					return "", err
 				}
@@ -160,7 +160,8 @@ func checkLMCache(ctx context.Context, text string) (string, error) {
 }
 
 // errNoSource is of an lm-from that is away, without which the daemon starts.
-var errNoSource = errors.New("the server does not answer; the daemon starts without it, and asks it again for each value")
+var errNoSource = errors.New(
+	"the server does not answer; the daemon starts without it, and asks it again for each value")
 
 // checkLMFrom asks the server that is drained whether it is there.
 func checkLMFrom(ctx context.Context, address string) (string, error) {

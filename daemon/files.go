@@ -23,7 +23,7 @@ const (
 	baseFiles = 40
 	leastHTTP = 8
 
-	plainFiles   = 6 // of an address of lm: its listener and its lock, and connections to the server of lm-from
+	valueFiles   = 6 // of an address of lm or resp: its listener and lock, and connections to the server of lm-from
 	lmcacheFiles = 3 // of an address of LMCache's protocol: its listener, its lock, and the file of engines while it is written
 
 	mostRedis    = 16 // as package redis has it
@@ -41,8 +41,8 @@ func (c Config) divide(all int) files {
 	f := files{
 		all: all, base: baseFiles + lmcacheFiles*len(c.LMCache), http: maxHTTP, disk: mostDisk(), redis: mostRedis,
 	}
-	for _, x := range c.plain() {
-		f.base += plainFiles * len(x.addresses)
+	for _, x := range c.valueProtocols() {
+		f.base += valueFiles * len(x.addresses)
 	}
 	if all > 0 {
 		f.http = min(f.http, max(leastHTTP, all/16))

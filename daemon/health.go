@@ -48,7 +48,7 @@ func (r *runner) ready() (string, error) {
 	if err := r.healthy(); err != nil {
 		return "", err
 	}
-	if err := errors.Join(r.socket.check(), r.lmcache.check(), r.checkPlain(), r.server.checkSegment()); err != nil {
+	if err := errors.Join(r.socket.check(), r.lmcache.check(), r.checkValues(), r.server.checkSegment()); err != nil {
 		return "", err
 	}
 	var away []string

@@ -97,11 +97,12 @@ func (s *listening) close() error {
 	return errors.Join(errs...)
 }
 
-// parsePlain reads an address of a protocol without a password: HOST:PORT or unix:///PATH. From other machines it
+// parseValueAddress reads an address of lm or resp: HOST:PORT or unix:///PATH. From other machines it
 // must not be reached unless anywhere is set.
-func parsePlain(text string, anywhere bool) (network, address string, err error) {
+func parseValueAddress(text string, anywhere bool) (network, address string, err error) {
 	if u, err := url.Parse(text); err == nil && u.Scheme == "unix" {
-		if !filepath.IsAbs(u.Path) || len(u.Path) > maxSocket || *u != (url.URL{Scheme: "unix", Path: u.Path, RawPath: u.RawPath}) {
+		pathOnly := *u == url.URL{Scheme: "unix", Path: u.Path, RawPath: u.RawPath}
+		if !filepath.IsAbs(u.Path) || len(u.Path) > maxSocket || !pathOnly {
 			return "", "", fmt.Errorf("%q is not unix:///PATH with a path of at most %d bytes", text, maxSocket)
 		}
 		return "unix", u.Path, nil
@@ -114,7 +115,8 @@ func parsePlain(text string, anywhere bool) (network, address string, err error)
 	case host != "" && host != "localhost" && net.ParseIP(host) == nil:
 		return "", "", fmt.Errorf("the host %q is no IP address: write the address", host)
 	case !anywhere && !loopback(text): // the protocol has no password, and values are what users have said
-		return "", "", fmt.Errorf("%q is reached from other machines, without a password: use 127.0.0.1:%s or a unix socket, or set values-any if that is meant", text, port)
+		return "", "", fmt.Errorf("%q is reached from other machines, without a password: "+
+			"use 127.0.0.1:%s or a unix socket, or set values-any if that is meant", text, port)
 	}
 	return "tcp", text, nil
 }

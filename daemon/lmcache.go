@@ -82,7 +82,8 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 		return nil, err
 	}
 	s := &lmcacheService{
-		listening: listening{key: "lmcache"}, server: server, grpc: lmcache.NewGRPC(server), zmq: lmcache.NewZMQ(server),
+		listening: listening{key: "lmcache"}, server: server,
+		grpc: lmcache.NewGRPC(server), zmq: lmcache.NewZMQ(server),
 	}
 	r.server.layouts = server.Layouts
 	defer func() {

@@ -115,7 +115,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 	collectStore(c.r.levels, send)
 	collectServer(c.r.server.Counters(), send, to)
-	c.r.collectPlain(send)
+	c.r.collectValues(send)
 	if c.r.lmcache != nil {
 		collectLMCache(c.r.lmcache.server.Counts(), c.r.registry.Counts().Use, c.r.levels.store, send)
 	}

@@ -35,7 +35,9 @@ func TestRESPInTheDaemon(t *testing.T) {
 	require.NoError(t, wrong.Close())
 	clients := []*redis.Client{
 		redis.NewClient(&redis.Options{Addr: address, Password: "secret", Protocol: 2}),
-		redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Username: "default", Password: "secret", Protocol: 3}),
+		redis.NewClient(&redis.Options{
+			Network: "unix", Addr: socket, Username: "default", Password: "secret", Protocol: 3,
+		}),
 	}
 	for _, client := range clients {
 		require.NoError(t, client.Set(ctx, "k", "value", 0).Err())
@@ -44,7 +46,7 @@ func TestRESPInTheDaemon(t *testing.T) {
 		require.ErrorContains(t, client.FlushDB(ctx).Err(), "NOPERM")
 	}
 	require.EqualValues(t, len("value"), d.registry.Counts().Held, "EXISTS pins it once")
-	require.EqualValues(t, 2, d.plain[0].protocol.Counts().Connections, "those of clients, not what pins")
+	require.EqualValues(t, 2, d.values[0].protocol.Counts().Connections, "those of clients, not what pins")
 	require.NoError(t, d.registry.Check())
 	d.end(t)
 
@@ -54,7 +56,8 @@ func TestRESPInTheDaemon(t *testing.T) {
 		require.NoError(t, client.Close())
 	}
 	require.Eventually(t, func() bool { return d.registry.Counts().Held == 0 }, 5*time.Minute, time.Millisecond)
-	require.Eventually(t, func() bool { return d.registry.Counts().Connected == 1 }, 5*time.Minute, time.Millisecond, "that of the pins")
+	require.Eventually(t, func() bool { return d.registry.Counts().Connected == 1 }, 5*time.Minute, time.Millisecond,
+		"that of the pins")
 	require.NoError(t, d.registry.Check())
 	d.end(t)
 }
@@ -77,7 +80,9 @@ func TestSettingsOfRESP(t *testing.T) {
 	c.RESP, c.RESPFlush = nil, false
 	require.NoError(t, c.Validate())
 
-	loaded, err := Sources{Flags: map[string]string{"resp": "127.0.0.1:6379"}, Environ: []string{"LMCACHE_RESP_PASSWORD=hidden"}}.Load()
+	loaded, err := Sources{
+		Flags: map[string]string{"resp": "127.0.0.1:6379"}, Environ: []string{"LMCACHE_RESP_PASSWORD=hidden"},
+	}.Load()
 	require.NoError(t, err)
 	secret, err := loaded.respSecret()
 	require.NoError(t, err)

@@ -116,7 +116,7 @@ type runner struct {
 	server   *Server
 	socket   *socket
 	lmcache  *lmcacheService // nil if it is not configured
-	plain    []*plainService
+	values   []*valueService
 	phase    atomic.Int32 // see phaseOpening
 	probe    probe
 }
@@ -185,10 +185,10 @@ func (r *runner) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.lmcache.close()) }()
-	if err := r.openPlain(ctx); err != nil {
+	if err := r.openValues(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.closePlain()) }()
+	defer func() { err = errors.Join(err, r.closeValues()) }()
 	return r.serve(ctx)
 }
 
@@ -206,7 +206,7 @@ func (r *runner) serve(ctx context.Context) error {
 	background, stop := context.WithCancel(context.Background())
 	defer stop()
 	listeners := len(r.socket.listeners) + len(r.config.LMCache)
-	for _, s := range r.plain {
+	for _, s := range r.values {
 		listeners += len(s.listeners)
 	}
 	failed := make(chan error, listeners)
@@ -218,7 +218,7 @@ func (r *runner) serve(ctx context.Context) error {
 		})
 	}
 	r.lmcache.serve(&tasks, failed)
-	for _, s := range r.plain {
+	for _, s := range r.values {
 		s.serve(&tasks, failed)
 	}
 	tasks.Go(func() { r.giveBack(background) })
@@ -233,7 +233,7 @@ func (r *runner) serve(ctx context.Context) error {
 	if len(r.config.LMCache) > 0 {
 		where = append(where, "lmcache", strings.Join(r.config.LMCache, ","))
 	}
-	for _, x := range r.config.plain() {
+	for _, x := range r.config.valueProtocols() {
 		if len(x.addresses) > 0 {
 			where = append(where, x.key, strings.Join(x.addresses, ","))
 		}
@@ -291,7 +291,7 @@ func (r *runner) drain() error {
 		err = nil
 	}
 	r.lmcache.shutdown(ctx)
-	r.shutdownPlain(ctx)
+	r.shutdownValues(ctx)
 	r.registry.Close() // all leases stay as they are
 	left, drainErr := r.levels.store.Drain(ctx)
 	switch {

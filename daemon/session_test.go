@@ -454,7 +454,9 @@ func TestShutdown(t *testing.T) {
 	for _, lease := range []string{"l", "m"} {
 		p.id++
 		var err error
-		both, err = wire.AppendRequest(both, &wire.Request{ID: p.id, Op: wire.Pin, Lease: lease, Space: space, Names: []string{"a"}})
+		both, err = wire.AppendRequest(both, &wire.Request{
+			ID: p.id, Op: wire.Pin, Lease: lease, Space: space, Names: []string{"a"},
+		})
 		require.NoError(t, err)
 	}
 	_, err := p.conn.Write(both)

@@ -76,10 +76,14 @@ func (s Sources) Load() (Config, error) {
 		}
 	}
 	var c Config
-	if len(layers["lmcache"].texts) > 0 && layers["lmcache"].texts[0] != "" {
+	given := func(key string) bool {
+		texts := layers[key].texts
+		return len(texts) > 0 && texts[0] != ""
+	}
+	if given("lmcache") {
 		c.httpKey = fromLMCache(s.Environ, layers)
 	}
-	if len(layers["resp"].texts) > 0 && layers["resp"].texts[0] != "" && layers["resp-password-file"].origin == byDefault {
+	if given("resp") && layers["resp-password-file"].origin == byDefault {
 		c.respPassword = secretOf(environment(s.Environ, "LMCACHE_RESP_PASSWORD"))
 	}
 	spoiled := map[string]bool{}

@@ -63,39 +63,7 @@ func (c Config) problems() []problem {
 		}
 		taken[a.address] = true
 	}
-	if c.LMFrom != "" {
-		host, port, err := net.SplitHostPort(c.LMFrom)
-		_, portErr := strconv.ParseUint(port, 10, 16)
-		switch {
-		case err != nil || portErr != nil || host == "":
-			wrong("lm-from", "%q is not HOST:PORT", c.LMFrom)
-		case len(c.LM) == 0:
-			wrong("lm-from", "is set, and lm is not: name the address for clients by lm")
-		case slices.ContainsFunc(c.LM, func(lm string) bool { return isListener(c.LMFrom, lm) }):
-			wrong("lm-from", "%q is the daemon itself, by lm: name the address of another server", c.LMFrom)
-		}
-	}
-	for _, x := range c.plain() {
-		for _, text := range x.addresses {
-			_, address, err := parsePlain(text, c.ValuesAny)
-			switch {
-			case err != nil:
-				wrong(x.key, "%v", err)
-			case taken[address]:
-				wrong(x.key, "%q is given twice, or is another protocol's", text)
-			}
-			taken[address] = true
-		}
-	}
-	if _, err := c.respSecret(); err != nil {
-		wrong("resp-password-file", "%v", err)
-	}
-	if len(c.RESP) == 0 && (c.RESPPasswordFile != "" || c.RESPFlush) {
-		wrong("resp", "is not set, and other settings of it are: name an address by resp")
-	}
-	if c.RESPUser == "" {
-		wrong("resp-user", "is empty: AUTH without a user means the user default")
-	}
+	c.valueProblems(&all, taken)
 	if len(c.LMCacheEngine) > maxLMCacheEngine || !utf8.ValidString(c.LMCacheEngine) {
 		wrong("lmcache-engine", "it has %d bytes, and %d of UTF-8 are the most", len(c.LMCacheEngine), maxLMCacheEngine)
 	}
@@ -140,13 +108,54 @@ func (c Config) problems() []problem {
 	if c.DefaultLease > c.MaxLease {
 		wrong("default-lease", "%s is longer than max-lease, %s", formatTime(c.DefaultLease), formatTime(c.MaxLease))
 	}
-	if least := sessionless.LeaseTime; len(c.LM)+len(c.RESP) > 0 && c.MaxLease < least { // else it ends while a value is moved
-		wrong("max-lease", "%s is too short for the values of lm and resp, which need %s", formatTime(c.MaxLease), formatTime(least))
-	}
 	oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
 	oneOf("log-format", c.LogFormat, "text", "json")
 	slices.SortStableFunc(all, func(a, b problem) int { return order(a.key) - order(b.key) })
 	return all
+}
+
+// valueProblems adds what is wrong with the protocols of whole values. taken are the addresses that others
+// have; it adds theirs.
+func (c Config) valueProblems(all *problems, taken map[string]bool) {
+	wrong := all.add
+	if c.LMFrom != "" {
+		host, port, err := net.SplitHostPort(c.LMFrom)
+		_, portErr := strconv.ParseUint(port, 10, 16)
+		switch {
+		case err != nil || portErr != nil || host == "":
+			wrong("lm-from", "%q is not HOST:PORT", c.LMFrom)
+		case len(c.LM) == 0:
+			wrong("lm-from", "is set, and lm is not: name the address for clients by lm")
+		case slices.ContainsFunc(c.LM, func(lm string) bool { return isListener(c.LMFrom, lm) }):
+			wrong("lm-from", "%q is the daemon itself, by lm: name the address of another server", c.LMFrom)
+		}
+	}
+	for _, x := range c.valueProtocols() {
+		for _, text := range x.addresses {
+			_, address, err := parseValueAddress(text, c.ValuesAny)
+			switch {
+			case err != nil:
+				wrong(x.key, "%v", err)
+			case taken[address]:
+				wrong(x.key, "%q is given twice, or is another protocol's", text)
+			}
+			taken[address] = true
+		}
+	}
+	if _, err := c.respSecret(); err != nil {
+		wrong("resp-password-file", "%v", err)
+	}
+	if len(c.RESP) == 0 && (c.RESPPasswordFile != "" || c.RESPFlush) {
+		wrong("resp", "is not set, and other settings of it are: name an address by resp")
+	}
+	if c.RESPUser == "" {
+		wrong("resp-user", "is empty: AUTH without a user means the user default")
+	}
+	// A shorter lease would end while a value is moved.
+	if least := sessionless.LeaseTime; len(c.LM)+len(c.RESP) > 0 && c.MaxLease < least {
+		wrong("max-lease", "%s is too short for the values of lm and resp, which need %s",
+			formatTime(c.MaxLease), formatTime(least))
+	}
 }
 
 // isListener reports whether an address is one at which this machine listens, as far as texts show that.

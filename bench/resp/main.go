@@ -1,6 +1,7 @@
-// Program resp times GET and SET of `ringcache serve --resp` beside redis-server: values of several sizes, by one connection
-// and by 16, in turns, with one client that checks every length. It prints throughput, the 99th percentile of times, and
-// ratios: also of what a call takes of the servers' processors, which depends less on what else the machine does.
+// Program resp times GET and SET of `ringcache serve --resp` beside redis-server: values of several sizes, by
+// one connection and by 16, in turns, with one client that checks every length. It prints throughput, the
+// 99th percentile of times, and ratios: also of what a call takes of the servers' processors, which depends
+// less on what else the machine does.
 package main
 
 import (
@@ -9,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/ringcache/ringcache/bench/internal/stats"
@@ -49,7 +49,8 @@ func run(rounds int, turn time.Duration, only, redis string) (err error) {
 		}
 		servers = append(servers, s)
 	}
-	fmt.Println("| operation | value | connections | ringcache | p99 | redis-server | p99 | throughput | p99 | CPU of a call |")
+	fmt.Println("| operation | value | connections | ringcache | p99 | redis-server | p99 " +
+		"| throughput | p99 | CPU of a call |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|")
 	for _, op := range []string{"GET", "SET"} {
 		for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
@@ -104,6 +105,7 @@ func (r *result) perCall() float64 { return r.cpu / float64(max(1, len(r.times))
 // row prints a row of the table.
 func row(op string, size, conns int, r *[2]result) {
 	rate := [2]float64{stats.Median(r[0].rates), stats.Median(r[1].rates)}
-	fmt.Printf("| %s | %s | %d | %.0f MB/s | %.2f ms | %.0f MB/s | %.2f ms | %.2f | %.2f | %.2f |\n", op, strconv.Itoa(size>>10)+" KiB", conns,
-		rate[0]/1e6, r[0].p99()*1e3, rate[1]/1e6, r[1].p99()*1e3, rate[0]/rate[1], r[0].p99()/r[1].p99(), r[0].perCall()/r[1].perCall())
+	fmt.Printf("| %s | %d KiB | %d | %.0f MB/s | %.2f ms | %.0f MB/s | %.2f ms | %.2f | %.2f | %.2f |\n",
+		op, size>>10, conns, rate[0]/1e6, r[0].p99()*1e3, rate[1]/1e6, r[1].p99()*1e3,
+		rate[0]/rate[1], r[0].p99()/r[1].p99(), r[0].perCall()/r[1].perCall())
 }

@@ -117,7 +117,9 @@ func (s *server) processors() float64 {
 const keys = 64
 
 // load sends commands by connections for a while, and returns how long each took.
-func (s *server) load(op string, size, conns int, turn time.Duration) (all []time.Duration, took time.Duration, err error) {
+func (s *server) load(
+	op string, size, conns int, turn time.Duration,
+) (all []time.Duration, took time.Duration, err error) {
 	peers := make([]*peer, conns)
 	for i := range peers {
 		if peers[i], err = dial(s.address, size); err != nil {

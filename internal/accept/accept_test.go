@@ -39,8 +39,8 @@ func TestLoop(t *testing.T) {
 			var lost []error
 			l := &script{results: []any{a, full, full, full, full, full, full, b, full, closed}}
 			start := time.Now()
-			err := Loop(l, func() bool { return ended && len(l.results) == 0 }, func(c net.Conn) { taken = append(taken, c) },
-				func(err error) { lost = append(lost, err) })
+			err := Loop(l, func() bool { return ended && len(l.results) == 0 },
+				func(c net.Conn) { taken = append(taken, c) }, func(err error) { lost = append(lost, err) })
 			require.Equal(t, []net.Conn{a, b}, taken)
 			require.Len(t, lost, 7)
 			require.ErrorIs(t, lost[0], syscall.EMFILE)

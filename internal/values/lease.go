@@ -2,6 +2,7 @@ package values
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"time"
@@ -127,3 +128,20 @@ func (l *Lease) While(do func()) error {
 	do()
 	return nil
 }
+
+// Leased are Values with a Lease of their own, for a connection to who serves a store without the daemon.
+type Leased struct {
+	*Values
+	lease *Lease
+}
+
+// NewLeased returns Values of a connection. The ID of their lease begins with the protocol; patience is that of
+// Options.
+func NewLeased(store *tier.Store, protocol string, patience time.Duration) Leased {
+	id := protocol + " " + rand.Text()
+	lease := NewLease(store, id)
+	return Leased{New(Options{Store: store, Holder: lease, ID: id, Patience: patience}), lease}
+}
+
+// Close ends the lease. Nothing stays pinned.
+func (l Leased) Close() { l.lease.Close() }

@@ -149,7 +149,9 @@ func (o *odd) Commit(keys []tier.Key) []error {
 // stored.
 func TestPutOfWhatIsEvictedMeanwhile(t *testing.T) {
 	b := newBed(t, func(h values.Holder) values.Holder {
-		return &odd{Holder: h, reserve: []tier.Placed{{Err: tier.ErrExists}}, pin: []tier.Placed{{Err: tier.ErrNotFound}}}
+		return &odd{
+			Holder: h, reserve: []tier.Placed{{Err: tier.ErrExists}}, pin: []tier.Placed{{Err: tier.ErrNotFound}},
+		}
 	})
 	b.put("k", []byte("value"))
 	require.Equal(t, "value", string(b.get("k")))

@@ -112,7 +112,8 @@ func (c *Client) Get(ctx context.Context, key string, into func(Reply) ([]byte, 
 		case reply.Code != Success: // bytes may follow, or not: the connection can't go on
 			return fmt.Errorf("lm: the server at %s answered %+v", c.o.Address, reply)
 		case int64(reply.Length) > c.o.MaxValue:
-			return fmt.Errorf("lm: a value has %d bytes, and %d are the most: %w", reply.Length, c.o.MaxValue, tier.ErrTooLarge)
+			return fmt.Errorf("lm: a value has %d bytes, and %d are the most: %w",
+				reply.Length, c.o.MaxValue, tier.ErrTooLarge)
 		}
 		var err error
 		if into == nil {
@@ -125,7 +126,7 @@ func (c *Client) Get(ctx context.Context, key string, into func(Reply) ([]byte, 
 		}
 		p = reply
 		_, err = io.ReadFull(body, b)
-		return noValue(err)
+		return unexpectedEnd(err)
 	})
 	if err != nil {
 		return Reply{}, nil, err
@@ -186,7 +187,7 @@ func (c *Client) exchange(header, value []byte, answer func(p Reply, body io.Rea
 	var b [36]byte
 	head := b[:c.o.Form.ReplySize()]
 	if _, err := io.ReadFull(c.read, head); err != nil {
-		return noValue(err)
+		return unexpectedEnd(err)
 	}
 	p, err := c.o.Form.DecodeReply(head)
 	if err != nil {

@@ -91,20 +91,20 @@ func (c *conn) next() (more bool, err error) {
 // straight to where they belong.
 func (c *conn) readHeader(n int) (Request, error) {
 	if _, err := io.ReadFull(c.raw, c.header[n:recognized]); err != nil {
-		return Request{}, noValue(err)
+		return Request{}, unexpectedEnd(err)
 	}
 	if !c.known {
 		c.form, c.known = recognize(c.header[:recognized]), true
 	}
 	b := c.header[:c.form.RequestSize()]
 	if _, err := io.ReadFull(c.raw, b[recognized:]); err != nil {
-		return Request{}, noValue(err)
+		return Request{}, unexpectedEnd(err)
 	}
 	return c.form.DecodeRequest(b)
 }
 
-// noValue is the error of a client that goes within a request.
-func noValue(err error) error {
+// unexpectedEnd returns the error of a connection that fails, or ends, within a message.
+func unexpectedEnd(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

@@ -86,7 +86,8 @@ func TestHeadersAreLMCaches(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, p, got)
 		}
-		t.Logf("lmcache %s, %s: %d requests and %d replies", g.Versions["lmcache"], g.Form, len(g.Requests), len(g.Replies))
+		t.Logf("lmcache %s, %s: %d requests and %d replies",
+			g.Versions["lmcache"], g.Form, len(g.Requests), len(g.Replies))
 	}
 }
 

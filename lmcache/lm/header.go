@@ -19,8 +19,8 @@ const (
 	Located Form = iota
 	// Typed headers have dtype and shape, and no location: 182 and 32 bytes (lmcache/v1/protocol.py of 0.3.1).
 	Typed
-	// Untyped headers have a length only: 158 and 8 bytes (lmcache/protocol.py of releases up to 0.3.15, the protocol of
-	// LMCache's first engine).
+	// Untyped headers have a length only: 158 and 8 bytes (lmcache/protocol.py of releases up to 0.3.15, the
+	// protocol of LMCache's first engine).
 	Untyped
 )
 
@@ -148,8 +148,8 @@ func (f Form) AppendRequest(dst []byte, q *Request) ([]byte, error) {
 	return append(dst, strings.Repeat(" ", keySize-len(q.Key))...), nil
 }
 
-// DecodeRequest reads the header of RequestSize bytes. What LMCache's own decoder takes, it takes, and a negative length
-// of a Put it refuses.
+// DecodeRequest reads the header of RequestSize bytes. What LMCache's own decoder takes, it takes, and a
+// negative length of a Put it refuses.
 func (f Form) DecodeRequest(b []byte) (Request, error) {
 	if len(b) != f.RequestSize() {
 		return Request{}, invalid("a header has %d bytes, not %d", len(b), f.RequestSize())

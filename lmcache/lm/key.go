@@ -72,6 +72,8 @@ func isDecimal(text string) bool { return text != "" && strings.Trim(text, "0123
 // model would be a number, it is today's key of an unknown dtype, MODEL@WORLD@WORKER@HASH@DTYPE.
 func isOldKey(text string) bool {
 	fields := strings.Split(text, "@")
-	return len(fields) >= 5 && fields[1] != "" && !isDecimal(fields[1]) && isDecimal(fields[2]) && isDecimal(fields[3]) && fields[4] != "" &&
+	return len(fields) >= 5 &&
+		fields[1] != "" && !isDecimal(fields[1]) &&
+		isDecimal(fields[2]) && isDecimal(fields[3]) && fields[4] != "" &&
 		strings.IndexFunc(text, unicode.IsControl) < 0
 }

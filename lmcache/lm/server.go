@@ -26,8 +26,8 @@ type Options struct {
 	// MoveTime is how long the rest of a header, or a value, may be on its way; 0 is two minutes. Between requests
 	// a client may be silent for as long as it likes.
 	MoveTime time.Duration
-	// From, if not nil, is another server, such as LMCache's own one that this one takes the place of. What a client asks
-	// for and this server does not have is asked of that one, and stored.
+	// From, if not nil, is another server, such as LMCache's own one that this one takes the place of. What a
+	// client asks for and this server does not have is asked of that one, and stored.
 	From   *ClientOptions
 	Logger *slog.Logger // nil is silent
 }
@@ -112,7 +112,8 @@ func (s *Server) accept(raw net.Conn) {
 	}
 	if full {
 		s.running.Done()
-		s.odd.Warn(s.o.Logger, "a connection of lm:// was closed, since there are as many as there may be", "connections", s.o.MaxConnections)
+		s.odd.Warn(s.o.Logger, "a connection of lm:// was closed, since there are as many as there may be",
+			"connections", s.o.MaxConnections)
 		_ = raw.Close() // nobody is told
 		return
 	}

@@ -98,7 +98,8 @@ func TestClientAndServer(t *testing.T) {
 	}
 }
 
-// TestValuesOfTheFirstEngineAreApart: what has no dtype is no value of an engine that needs one, and the other way round.
+// TestValuesOfTheFirstEngineAreApart: what has no dtype is no value of an engine that needs one, and the
+// other way round.
 func TestValuesOfTheFirstEngineAreApart(t *testing.T) {
 	b := newBed(t, bedOptions{})
 	ctx := t.Context()
@@ -118,7 +119,15 @@ func TestReplacedValues(t *testing.T) {
 		for i, x := range []struct {
 			m Meta
 			v []byte
-		}{{meta, long}, {meta, long}, {meta, other}, {Meta{1, 2, meta.Shape}, other}, {meta, other[:100]}, {meta, nil}, {meta, long}} {
+		}{
+			{meta, long},
+			{meta, long},
+			{meta, other},
+			{Meta{1, 2, meta.Shape}, other},
+			{meta, other[:100]},
+			{meta, nil},
+			{meta, long},
+		} {
 			require.NoError(t, c.Put(ctx, key, x.m, x.v))
 			_, err := b.store.Drain(ctx)
 			require.NoError(t, err)
@@ -156,8 +165,8 @@ func TestValueInUseStays(t *testing.T) {
 	require.Equal(t, "new", string(got))
 }
 
-// TestReplacedRightBehindGet: the server may still pin a value when its client has all of it. A Put on another connection
-// at that moment was dropped.
+// TestReplacedRightBehindGet: the server may still pin a value when its client has all of it. A Put on
+// another connection at that moment was dropped.
 func TestReplacedRightBehindGet(t *testing.T) {
 	b := newBed(t, bedOptions{})
 	one, other, ctx := b.client(Located), b.client(Located), t.Context()
@@ -254,7 +263,11 @@ func TestAgainstAMap(t *testing.T) {
 		k := fmt.Sprintf("m@1@0@%x@half", n)
 		switch was, known := model[k]; rng.IntN(4) {
 		case 0, 1:
-			v := value{Meta{int32(rng.IntN(9)), []int32{0, 2, 3, 4, 5, 6, 7, 8}[rng.IntN(8)], [4]int32{rng.Int32(), 2}}, bytes.Repeat([]byte{byte(rng.IntN(2))}, rng.IntN(3)*40_000)}
+			dtype := []int32{0, 2, 3, 4, 5, 6, 7, 8}[rng.IntN(8)]
+			v := value{
+				Meta{int32(rng.IntN(9)), dtype, [4]int32{rng.Int32(), 2}},
+				bytes.Repeat([]byte{byte(rng.IntN(2))}, rng.IntN(3)*40_000),
+			}
 			if known && rng.IntN(2) == 0 {
 				v = was // the ordinary case: the key is a hash
 			}
@@ -342,7 +355,9 @@ func TestConnectionsAreBounded(t *testing.T) {
 }
 
 func TestRefusedConnections(t *testing.T) {
-	b := newBed(t, bedOptions{options: Options{Open: func(net.Conn, func()) (Store, error) { return nil, errors.New("no") }}})
+	b := newBed(t, bedOptions{options: Options{
+		Open: func(net.Conn, func()) (Store, error) { return nil, errors.New("no") },
+	}})
 	requireClosed(t, b.dial())
 }
 
@@ -351,7 +366,8 @@ func TestShutdownLetsRequestsEnd(t *testing.T) {
 	b := newBed(t, bedOptions{})
 	idle, busy := b.dial(), b.dial()
 	write(t, busy, header(t, Located, Request{Put, key, 10, meta, 0}))
-	require.Eventually(t, func() bool { return len(b.store.Leases()) == 1 }, 5*time.Minute, time.Millisecond, "it is reserved")
+	require.Eventually(t, func() bool { return len(b.store.Leases()) == 1 }, 5*time.Minute, time.Millisecond,
+		"it is reserved")
 	ended := make(chan struct{})
 	go func() {
 		b.server.Shutdown(context.Background())
@@ -372,7 +388,8 @@ func TestShutdownEndsAtOnceWithItsContext(t *testing.T) {
 	b := newBed(t, bedOptions{})
 	busy := b.dial()
 	write(t, busy, header(t, Located, Request{Put, key, 10, meta, 0}))
-	require.Eventually(t, func() bool { return len(b.store.Leases()) == 1 }, 5*time.Minute, time.Millisecond, "it is reserved")
+	require.Eventually(t, func() bool { return len(b.store.Leases()) == 1 }, 5*time.Minute, time.Millisecond,
+		"it is reserved")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	b.server.Shutdown(ctx)

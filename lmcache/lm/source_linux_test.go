@@ -65,15 +65,13 @@ func TestLyingSource(t *testing.T) {
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)
-		for range 1 {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = c.Read(make([]byte, Located.RequestSize()))
-			_, _ = c.Write(appendWords(nil, 200, 1<<31-1, 1, 2, 0, 0, 0, 0, 0))
-			_ = c.Close()
+		c, err := l.Accept()
+		if err != nil {
+			return
 		}
+		_, _ = c.Read(make([]byte, Located.RequestSize()))
+		_, _ = c.Write(appendWords(nil, 200, 1<<31-1, 1, 2, 0, 0, 0, 0, 0))
+		_ = c.Close()
 	}()
 	b := newBed(t, bedOptions{options: Options{From: &ClientOptions{Address: l.Addr().String(), MaxValue: 1000}}})
 	_, _, err = b.client(Located).Get(t.Context(), key, nil)
@@ -95,8 +93,8 @@ func (m marked) Get(ctx context.Context, k tier.Key, use func(o tier.Object, b [
 	})
 }
 
-// TestValueOfASourceIsSentFromMemory: a value that was stored is not kept on the heap while a client takes it, which may
-// be slow.
+// TestValueOfASourceIsSentFromMemory: a value that was stored is not kept on the heap while a client takes
+// it, which may be slow.
 func TestValueOfASourceIsSentFromMemory(t *testing.T) {
 	old := newBed(t, bedOptions{})
 	o := old.client(Located)
@@ -131,8 +129,8 @@ func TestSourceWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForASourceDoesNotTryItAgain: when the connections to a source have failed, clients that waited for one of
-// them get a miss at once.
+// TestWhoWaitsForASourceDoesNotTryItAgain: when the connections to a source have failed, clients that waited
+// for one of them get a miss at once.
 func TestWhoWaitsForASourceDoesNotTryItAgain(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -2,7 +2,6 @@ package lm
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/binary"
 	"io"
 
@@ -26,18 +25,8 @@ type Store interface {
 // Over returns the Store of a connection over a store of levels: values are read from memory, where they are pinned
 // meanwhile, and received straight into it. A value that only lower levels have is fetched first.
 func Over(s *tier.Store) Store {
-	id := "lm " + rand.Text()
-	lease := values.NewLease(s, id)
-	return over{values.New(values.Options{Store: s, Holder: lease, ID: id}), lease}
+	return values.NewLeased(s, "lm", 0)
 }
-
-type over struct {
-	*values.Values
-	lease *values.Lease
-}
-
-// Close implements Store.
-func (o over) Close() { o.lease.Close() }
 
 // noteSize is the size of the note of a typed value: LMCache's RemoteMetadata of one group of tensors.
 const noteSize = 28

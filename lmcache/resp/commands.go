@@ -55,7 +55,8 @@ func (c *conn) auth() error {
 	}
 	switch {
 	case c.server.o.Password == "" && c.words.len() == 2:
-		c.error("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
+		c.error("ERR AUTH <password> called without any password configured for the default user. " +
+			"Are you sure your configuration is correct?")
 	case c.server.o.Password != "" && c.words.len() == 2 && c.password([]byte(c.server.o.User), password),
 		c.server.o.Password != "" && c.words.len() == 3 && c.password(user, password),
 		c.server.o.Password == "" && string(user) == c.server.o.User:
@@ -116,7 +117,9 @@ func (c *conn) hello() error {
 		}
 	}
 	if !authed {
-		c.error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
+		c.error("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> " +
+			"AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version " +
+			"at the same time")
 		return nil
 	}
 	c.protocol, c.name, c.authed = protocol, name, true

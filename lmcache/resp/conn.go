@@ -78,7 +78,8 @@ func (c *conn) serve() {
 	var wrong *protocolError
 	if errors.As(err, &wrong) {
 		s.counts.malformed.Add(1)
-		s.malformed.Warn(s.o.Logger, "resp: a client does not speak Redis's protocol", "from", c.net.RemoteAddr(), "error", wrong)
+		s.malformed.Warn(s.o.Logger, "resp: a client does not speak Redis's protocol",
+			"from", c.net.RemoteAddr(), "error", wrong)
 		c.error("ERR %v", wrong)
 	}
 	_ = c.flushOut() // of what is left, if anybody reads it
@@ -189,7 +190,8 @@ func (c *conn) run(name string, n int64) error {
 		kept = kept && k
 	}
 	if !kept {
-		c.error("ERR a command of '%s' has more than %d arguments or %d bytes of them", strings.ToLower(name), maxWords, maxText)
+		c.error("ERR a command of '%s' has more than %d arguments or %d bytes of them",
+			strings.ToLower(name), maxWords, maxText)
 		return nil
 	}
 	return cmd.run(c)

@@ -24,7 +24,6 @@ const (
 	maxValueBefore = 16 << 10
 
 	buffer = 16 << 10 // bytes of input, and of output
-	piece  = 64 << 10 // bytes of a value that are compared at a time
 	stride = 1 << 20  // bytes of a value within which the client has to go on
 
 	// longest is how long a command may take: less than its leases last.

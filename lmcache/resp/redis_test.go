@@ -86,7 +86,10 @@ func drawCommand(r *rand.Rand) []string {
 	case n < 93:
 		return [][]string{{"SELECT", "0"}, {"SELECT", "99"}, {"SELECT", "x"}}[r.IntN(3)]
 	case n < 96:
-		return [][]string{{"CLIENT", "SETNAME", "me"}, {"CLIENT", "GETNAME"}, {"CLIENT", "SETNAME", "a b"}, {"CLIENT", "NO-EVICT", "on"}}[r.IntN(4)]
+		return [][]string{
+			{"CLIENT", "SETNAME", "me"}, {"CLIENT", "GETNAME"}, {"CLIENT", "SETNAME", "a b"},
+			{"CLIENT", "NO-EVICT", "on"},
+		}[r.IntN(4)]
 	case n < 97:
 		return []string{"FLUSHDB"}
 	default:

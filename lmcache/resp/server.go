@@ -3,7 +3,6 @@ package resp
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ringcache/ringcache/internal/accept"
 	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/internal/values"
 	"github.com/ringcache/ringcache/tier"
@@ -29,16 +29,16 @@ type Options struct {
 	Open func(conn net.Conn, end func()) (Store, error)
 	// Pins has what EXISTS has affirmed. The server closes it. nil is a lease of Options.Store.
 	Pins Holder
-	// Password, if not empty, is what AUTH or HELLO must say first, and User the name for it; the default is "default", which
-	// AUTH with one argument means.
+	// Password, if not empty, is what AUTH or HELLO must say first, and User the name for it; the default is
+	// "default", which AUTH with one argument means.
 	User, Password string
 	// Flush allows FLUSHDB and FLUSHALL, which delete all objects of the space.
 	Flush bool
 
 	// MaxConnections is how many connections are served at a time; 0 is 1024.
 	MaxConnections int
-	// PinTime is how long an object stays in memory that EXISTS has affirmed; 0 is 30 s. At most MaxPins objects, 0 is 16384,
-	// are pinned so: those that were asked for last.
+	// PinTime is how long an object stays in memory that EXISTS has affirmed; 0 is 30 s. At most MaxPins
+	// objects, 0 is 16384, are pinned so: those that were asked for last.
 	PinTime time.Duration
 	MaxPins int
 
@@ -62,7 +62,8 @@ func (o Options) Validate() error {
 	case o.Space == "" || (tier.Key{Space: o.Space, Name: "any"}).Validate() != nil:
 		return fmt.Errorf("resp: the space %q can't be one of objects: %w", o.Space, fs.ErrInvalid)
 	case o.MaxConnections < 0 || o.PinTime < 0 || o.MaxPins < 0 || o.Patience < 0 || o.PinTime > longest:
-		return fmt.Errorf("resp: a number in Options is negative, or PinTime is longer than %v: %w", longest, fs.ErrInvalid)
+		return fmt.Errorf("resp: a number in Options is negative, or PinTime is longer than %v: %w",
+			longest, fs.ErrInvalid)
 	}
 	return nil
 }
@@ -99,11 +100,10 @@ type Server struct {
 
 	ctx    context.Context //nolint:containedctx // of all commands; ends when Shutdown closes connections
 	cut    context.CancelFunc
-	ending chan struct{} // closed by Shutdown
+	ending chan struct{} // closed by Shutdown, with mu
 	work   sync.WaitGroup
 
 	mu        sync.Mutex // guards what follows
-	closing   bool
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
 	last      uint64 // ID of a connection
@@ -131,39 +131,26 @@ func NewServer(o Options) (*Server, error) {
 // Serve answers the clients of a listener until Shutdown, which closes it; then it returns nil.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
-	if s.closing {
+	if s.isEnding() {
 		s.mu.Unlock()
 		return l.Close()
 	}
 	s.listeners[l] = struct{}{}
 	s.mu.Unlock()
-	for wait := time.Duration(0); ; {
-		nc, err := l.Accept()
-		switch {
-		case err == nil:
-			wait = 0
-			s.accept(nc)
-			continue
-		case s.isEnding():
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("resp: the listener %v was closed: %w", l.Addr(), err)
-		}
-		// Such as too many open files: that passes.
+	err := accept.Loop(l, s.isEnding, s.accept, func(err error) {
 		s.notAccepted.Warn(s.o.Logger, "resp: a connection could not be accepted", "at", l.Addr(), "error", err)
-		wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-		select {
-		case <-time.After(wait):
-		case <-s.ending:
-		}
+	})
+	if err != nil {
+		return fmt.Errorf("resp: %w", err)
 	}
+	return nil
 }
 
 // accept serves a connection, or refuses it.
 func (s *Server) accept(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	if s.isEnding() {
 		_ = nc.Close() // nobody is served any more
 		return
 	}
@@ -195,8 +182,8 @@ func (s *Server) forget(c *conn) {
 // connections, which it does at once when ctx ends. It waits for all of them.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.mu.Lock()
-	first := !s.closing
-	if s.closing = true; first {
+	first := !s.isEnding()
+	if first {
 		close(s.ending)
 	}
 	for l := range s.listeners {

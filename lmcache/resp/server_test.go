@@ -68,10 +68,12 @@ func TestHello(t *testing.T) {
 	b := newBed(t, 0, false, nil)
 	p := b.dial()
 	require.Equal(t, "$-1\r\n", p.do("GET", "none"))
-	require.Equal(t, "%7\r\n$6\r\nserver\r\n$9\r\nringcache\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n"+
-		"$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n", p.do("HELLO", "3", "SETNAME", "me"))
+	require.Equal(t, "%7\r\n$6\r\nserver\r\n$9\r\nringcache\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n"+
+		"$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"+
+		"$7\r\nmodules\r\n*0\r\n", p.do("HELLO", "3", "SETNAME", "me"))
 	require.Equal(t, "_\r\n", p.do("GET", "none"))
-	require.True(t, strings.HasPrefix(p.do("CLIENT", "MAINT_NOTIFICATIONS", "ON", "moving-endpoint-type", "internal-ip"), "-ERR "))
+	maintenance := p.do("CLIENT", "MAINT_NOTIFICATIONS", "ON", "moving-endpoint-type", "internal-ip")
+	require.True(t, strings.HasPrefix(maintenance, "-ERR "), maintenance)
 	require.Equal(t, "+OK\r\n", p.do("CLIENT", "SETINFO", "LIB-NAME", "redis-py"))
 	require.Equal(t, bulk("me"), p.do("CLIENT", "GETNAME"))
 	require.True(t, strings.HasPrefix(p.do("HELLO", "4"), "-NOPROTO "))
@@ -85,7 +87,9 @@ func TestHello(t *testing.T) {
 func TestPassword(t *testing.T) {
 	b := newBed(t, 0, false, func(o *Options) { o.Password = "secret" })
 	p := b.dial()
-	for _, cmd := range [][]string{{"PING"}, {"GET", "k"}, {"SET", "k", "v"}, {"EXISTS", "k"}, {"FLUSHALL"}, {"HELLO", "3"}, {"CLIENT", "ID"}} {
+	for _, cmd := range [][]string{
+		{"PING"}, {"GET", "k"}, {"SET", "k", "v"}, {"EXISTS", "k"}, {"FLUSHALL"}, {"HELLO", "3"}, {"CLIENT", "ID"},
+	} {
 		require.True(t, strings.HasPrefix(p.do(cmd...), "-NOAUTH "), cmd)
 	}
 	require.Equal(t, "+OK\r\n", p.do("AUTH", "secret"))
@@ -96,7 +100,8 @@ func TestPassword(t *testing.T) {
 	p = b.dial()
 	require.True(t, strings.HasPrefix(p.do("HELLO", "3", "AUTH", "default", "secret", "SETNAME", "x"), "%7\r\n"))
 	for _, cmd := range [][]string{
-		{"AUTH", "other"}, {"AUTH", "user", "secret"}, {"AUTH", "default", "secre"}, {"HELLO", "3", "AUTH", "default", "x"},
+		{"AUTH", "other"}, {"AUTH", "user", "secret"}, {"AUTH", "default", "secre"},
+		{"HELLO", "3", "AUTH", "default", "x"},
 	} {
 		p = b.dial()
 		require.True(t, strings.HasPrefix(p.do(cmd...), "-WRONGPASS "), cmd)
@@ -110,8 +115,8 @@ func TestPassword(t *testing.T) {
 	require.Equal(t, uint64(4), b.server.Counts().WrongPasswords)
 }
 
-// TestNativeClientStaysInStep: the answers that LMCache's native client can't take for what they are have the length that
-// it reads. It asks on one connection, and reads on another one.
+// TestNativeClientStaysInStep: the answers that LMCache's native client can't take for what they are have the
+// length that it reads. It asks on one connection, and reads on another one.
 func TestNativeClientStaysInStep(t *testing.T) {
 	b := newBed(t, 1<<20, false, nil)
 	one, two := b.dial(), b.dial()
@@ -149,8 +154,8 @@ func TestNativeClientStaysInStep(t *testing.T) {
 	require.Equal(t, "$-1\r\n", two.do("GET", "large"))
 }
 
-// TestExistsPins: what EXISTS has affirmed stays through any number of SET until it is read, or PinTime has passed, and
-// no longer than there are others to be pinned.
+// TestExistsPins: what EXISTS has affirmed stays through any number of SET until it is read, or PinTime has
+// passed, and no longer than there are others to be pinned.
 func TestExistsPins(t *testing.T) {
 	b := newBed(t, 1<<20, false, func(o *Options) { o.MaxPins = 8 })
 	p, other := b.dial(), b.dial()
@@ -189,8 +194,8 @@ func TestPinsGiveWay(t *testing.T) {
 	}
 }
 
-// TestConnectorPair: EXISTS of the metadata of LMCache's Redis connector pins the bytes, too, and the metadata are evicted
-// before the bytes.
+// TestConnectorPair: EXISTS of the metadata of LMCache's Redis connector pins the bytes, too, and the
+// metadata are evicted before the bytes.
 func TestConnectorPair(t *testing.T) {
 	b := newBed(t, 1<<20, false, nil)
 	p := b.dial()
@@ -295,8 +300,10 @@ func TestAffirmedAgainStays(t *testing.T) {
 func TestUnspeakable(t *testing.T) {
 	b := newBed(t, 0, false, nil)
 	for _, text := range []string{
-		"GET / HTTP/1.1\r\n\r\n", "*1\r\n+PING\r\n", "*1\r\n$9223372036854775807\r\n", "*9223372036854775807\r\n", "*2\r\n$-1\r\n", "*x\r\n",
-		"*1\r\n$4\r\nPINGxx", "*1\n$4\r\n", "*1\r\n$" + strings.Repeat("0", buffer+1) + "\r\n", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nvvv",
+		"GET / HTTP/1.1\r\n\r\n", "*1\r\n+PING\r\n", "*1\r\n$9223372036854775807\r\n", "*9223372036854775807\r\n",
+		"*2\r\n$-1\r\n", "*x\r\n",
+		"*1\r\n$4\r\nPINGxx", "*1\n$4\r\n", "*1\r\n$" + strings.Repeat("0", buffer+1) + "\r\n",
+		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nvvv",
 		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870913\r\n", "$4\r\nPING\r\n", "*+1\r\n",
 	} {
 		p := b.dial()
@@ -309,8 +316,10 @@ func TestUnspeakable(t *testing.T) {
 	_, err := p.conn.Write([]byte("*0\r\n*-1\r\n"))
 	require.NoError(t, err)
 	for _, cmd := range [][]string{
-		{"NONE"}, {""}, {strings.Repeat("x", 200_000)}, {"GET"}, {"GET", "a", "b"}, {"SET", "k"}, {"SELECT", "1"}, {"SELECT", "x"}, {"CLIENT", "KILL"},
-		{"SET", "k", "v", "EX", "1"}, {"SET", "k", "v", "NX"}, {"SET", "a\x00b", "v"}, {"SET", strings.Repeat("k", 1025), "v"}, {"FLUSHDB", "NOW"},
+		{"NONE"}, {""}, {strings.Repeat("x", 200_000)}, {"GET"}, {"GET", "a", "b"}, {"SET", "k"}, {"SELECT", "1"},
+		{"SELECT", "x"}, {"CLIENT", "KILL"},
+		{"SET", "k", "v", "EX", "1"}, {"SET", "k", "v", "NX"}, {"SET", "a\x00b", "v"},
+		{"SET", strings.Repeat("k", 1025), "v"}, {"FLUSHDB", "NOW"},
 		{"CONFIG", "GET", "*"}, {"EVAL", "return 1", "0"}, {"CLIENT", "SETNAME", "a b"}, {"NO\r\n+PE", "x"},
 	} {
 		answer := p.do(cmd...)

@@ -2,7 +2,6 @@ package resp
 
 import (
 	"context"
-	"crypto/rand"
 	"io"
 	"net"
 
@@ -26,26 +25,15 @@ type Store interface {
 	Close()
 }
 
-// Holder pins what EXISTS has affirmed, for the whole server. Its methods are those of a [tier.Lease]; one goroutine at a
-// time calls them.
+// Holder pins what EXISTS has affirmed, for the whole server. Its methods are those of a [tier.Lease]; one
+// goroutine at a time calls them.
 type Holder interface {
 	Pin(keys []tier.Key) []tier.Placed
 	Unpin(keys []tier.Key)
 	Close()
 }
 
-// over is the Store of a connection over a store of levels.
-type over struct {
-	*values.Values
-	lease *values.Lease
-}
-
 // openOver opens a Store without a daemon.
 func (s *Server) openOver(net.Conn, func()) (Store, error) {
-	id := "resp " + rand.Text()
-	lease := values.NewLease(s.o.Store, id)
-	return over{values.New(values.Options{Store: s.o.Store, Holder: lease, ID: id, Patience: s.o.Patience}), lease}, nil
+	return values.NewLeased(s.o.Store, "resp", s.o.Patience), nil
 }
-
-// Close implements Store.
-func (o over) Close() { o.lease.Close() }

@@ -9,8 +9,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// The Redis connector of LMCache (lmcache/v1/storage_backend/connector/redis_connector.py) keeps an object under two keys. It
-// asks EXISTS of the second one, and then reads both.
+// The Redis connector of LMCache (lmcache/v1/storage_backend/connector/redis_connector.py) keeps an object
+// under two keys. It asks EXISTS of the second one, and then reads both.
 const (
 	suffixBytes    = "kv_bytes"
 	suffixMetadata = "metadata"
@@ -121,7 +121,8 @@ func (c *conn) send(name []byte) error {
 	case known:
 		// LMCache's native client has been told that it is there, and would wait for ever behind a nil.
 		c.server.counts.lost.Add(1)
-		c.server.lost.Warn(c.server.o.Logger, "resp: an object is gone that a client was told is there", "object", k, "error", err)
+		c.server.lost.Warn(c.server.o.Logger, "resp: an object is gone that a client was told is there",
+			"object", k, "error", err)
 		c.padded(headerLen(size))
 	default:
 		c.null()
@@ -328,8 +329,8 @@ func (c *conn) notStored(k tier.Key, why error) {
 	}
 }
 
-// body is the value of a SET, as far as it was not read yet. Its last bytes come when its end was read, so that nothing
-// is stored that is not complete.
+// body is the value of a SET, as far as it was not read yet. Its last bytes come when its end was read, so
+// that nothing is stored that is not complete.
 type body struct {
 	reader *reader
 	left   int64

@@ -44,11 +44,7 @@ func (r *clientRole) run() {
 	var mu sync.Mutex
 	counts, steps := map[string]int{}, 0
 	tell := func() {
-		b, err := json.Marshal(counts)
-		if err != nil {
-			panic(err)
-		}
-		say("= %s", b)
+		say("= %s", encoded(counts))
 		clear(counts)
 	}
 	rng := rand.New(rand.NewPCG(r.Seed, 1<<32))
@@ -102,6 +98,19 @@ func (r *clientRole) run() {
 	mu.Lock()
 	defer mu.Unlock()
 	tell()
+}
+
+// obey makes a client process obey its input: at a line its clients shall rest, and at the end the context ends.
+func obey() (ctx context.Context, rest func() bool) {
+	ctx, stop := context.WithCancel(context.Background())
+	var told atomic.Bool
+	go func() {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			told.Store(true)
+		}
+		stop()
+	}()
+	return ctx, told.Load
 }
 
 // crowd is the client processes of a test.

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/ringcache/ringcache/daemon"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
@@ -32,15 +33,20 @@ import (
 // daemonRole is a process with a server over a segment and, if wanted, a folder. It prints a line for each
 // thing that it has done, and answers each line that it reads; at the end of its input it ends in peace.
 type daemonRole struct {
-	Dir     string // of the segment, the socket and the folder
-	Size    int64
-	Disk    bool
-	Grace   time.Duration
-	LMCache bool          // serves LMCache's protocol, or
-	LM      bool          // lm://, or
-	RESP    bool          // Redis's protocol, else ours
-	Limits  daemon.Limits // of ours
+	Dir      string // of the segment, the socket and the folder
+	Size     int64
+	Disk     bool
+	Grace    time.Duration
+	Protocol string        // "" is ours
+	Limits   daemon.Limits // of ours
 }
+
+// The protocols of a daemonRole beside ours.
+const (
+	protocolKV   = "kv" // LMCache's multiprocess protocol
+	protocolLM   = "lm"
+	protocolRESP = "resp"
+)
 
 func (r *daemonRole) socket() string { return filepath.Join(r.Dir, "socket") }
 
@@ -50,6 +56,26 @@ type served interface {
 	Shutdown(ctx context.Context) error
 	describe(f *facts)
 }
+
+// server is that of another protocol than ours.
+type server interface {
+	Serve(l net.Listener) error
+	Shutdown(ctx context.Context)
+}
+
+// registered serves another protocol than ours. Its sessions are in a registry.
+type registered struct {
+	server
+	all *registry.Registry
+	own int // sessions that are no client's
+}
+
+func (s registered) Shutdown(ctx context.Context) error {
+	s.server.Shutdown(ctx)
+	return nil
+}
+
+func (s registered) describe(f *facts) { f.Sessions = s.all.Counts().Sessions - s.own }
 
 // ours serves our protocol.
 type ours struct{ *daemon.Server }
@@ -105,19 +131,16 @@ func (r *daemonRole) serve() (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }()
 	say("store")
 	var server served
-	if r.LMCache || r.LM || r.RESP {
+	if r.Protocol != "" {
 		all, err2 := r.registry(store, level)
 		if err2 != nil {
 			return err2
 		}
 		defer func() { err = errors.Join(err, all.Check()); all.Close() }()
-		switch {
-		case r.LM:
-			server, err = r.newLM(all, store)
-		case r.RESP:
-			server, err = r.newRESP(all, store)
-		default:
+		if r.Protocol == protocolKV {
 			server, err = r.newLMCache(all, store, level)
+		} else {
+			server, err = r.newValues(all, store)
 		}
 	} else {
 		var s *daemon.Server

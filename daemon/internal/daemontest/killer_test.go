@@ -135,6 +135,31 @@ func (k *killer) work(p *process, steps int) {
 	}
 }
 
+// killUnderClients kills daemons, each after up to so many steps of two processes of clients. When all clients have
+// been killed, too, the next daemon holds nothing; nor does it when others have come and rest.
+func (k *killer) killUnderClients(kills, steps int, client func(dieIn int) role) {
+	dieIn := 20_000
+	k.people = func() {
+		for len(k.crowd.clients()) < 2 {
+			k.crowd.add(client(dieIn))
+		}
+	}
+	for k.kills < kills {
+		k.turn(func(*process) int { return k.rng.IntN(steps) })
+	}
+	k.crowd.killAll()
+	p := k.daemon.start(k.t, "")
+	require.True(k.t, p.wait("ready"))
+	p.nothingHeld()
+	dieIn = 0
+	k.people()
+	k.work(p, steps)
+	p.rests(k.crowd)
+	p.end()
+	require.Empty(k.t, k.crowd.wrong())
+	k.report(250)
+}
+
 // report logs what was done, and bounds what daemons took.
 func (k *killer) report(descriptors int) {
 	sum := 0

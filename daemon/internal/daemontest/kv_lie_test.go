@@ -4,19 +4,15 @@ package daemontest
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -26,7 +22,6 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/kvload"
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
-	"github.com/ringcache/ringcache/internal/failpoint"
 )
 
 var (
@@ -34,35 +29,18 @@ var (
 	kvLieSeed  = flag.Uint64("kv.lies.seed", 0, "seed of TestKVLies; 0 makes one up")
 )
 
-// kvLieMemory is what the daemon may take for itself: liars have messages of at most 64 KiB.
-const kvLieMemory = 256 << 20
-
 // TestKVLies lets processes lie to a server of LMCache's protocol. Engines beside them load right bytes and all that
 // look-ups have found; no call of a worker is answered with an error; what the server takes is bounded, and nothing
 // is held when the liars have gone.
 func TestKVLies(t *testing.T) {
 	seed := seedOf(t, "kv.lies.seed", *kvLieSeed)
-	d := daemonRole{LMCache: true, Dir: folder(t), Size: 64 << 20, Grace: patience}
-	p := d.start(t, "")
-	require.True(t, p.wait("ready"))
-	engines := role{KVClient: &kvClientRole{Target: "unix:" + d.socket(), Dir: d.Dir, Prompts: 64, Sessions: 1, Seed: seed}}
-	var liars []role
-	for i := range uint64(liarProcesses) {
-		liars = append(liars, role{KVLiar: &kvLiarRole{Target: "unix:" + d.socket(), Calls: *kvLieCount / liarProcesses, Seed: seed + i}})
-	}
-	r := p.lieTo(engines, liars, func() {}, func(crowd *crowd) {
-		for range 20 { // it is still served
-			<-crowd.steps
-		}
-		p.rests(crowd)
-	})
-	require.GreaterOrEqual(t, r.lies, *kvLieCount/liarProcesses*liarProcesses)
-	require.Less(t, r.after.Heap, r.before.Heap+64<<20)
-	if !failpoint.Enabled { // the race detector takes more
-		require.Less(t, r.most, int64(kvLieMemory))
-	}
-	p.end()
-	require.Empty(t, p.bad)
+	d := daemonRole{Protocol: protocolKV, Dir: folder(t), Size: 64 << 20, Grace: patience}
+	engines := role{KVClient: &kvClientRole{
+		Target: "unix:" + d.socket(), Dir: d.Dir, Prompts: 64, Sessions: 1, Seed: seed,
+	}}
+	d.surviveLies(t, engines, *kvLieCount, func(i uint64, lies int) role {
+		return role{KVLiar: &kvLiarRole{Target: "unix:" + d.socket(), Calls: lies, Seed: seed + i}}
+	}, 64<<20, 256<<20) // liars have messages of at most 64 KiB
 }
 
 // kvLiarRole is a process of clients that lie. It prints its counts.
@@ -73,37 +51,15 @@ type kvLiarRole struct {
 }
 
 func (r *kvLiarRole) run() {
-	const clients = 4
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	counts := map[string]int{}
-	for i := range clients {
-		n := r.Calls / clients
-		if i == 0 {
-			n += r.Calls % clients
+	runLiars(r.Calls, func(i uint64, n int, counts map[string]int) error {
+		l := &kvLiar{target: r.Target, rng: rand.New(rand.NewPCG(r.Seed, i)), counts: counts}
+		for range n {
+			if err := l.lie(); err != nil {
+				return err
+			}
 		}
-		wg.Go(func() {
-			l := &kvLiar{target: r.Target, rng: rand.New(rand.NewPCG(r.Seed, uint64(i))), counts: map[string]int{}}
-			for range n {
-				if err := l.lie(); err != nil {
-					say("! %v", err)
-					os.Exit(1)
-				}
-			}
-			_ = l.conn.Close()
-			mu.Lock()
-			defer mu.Unlock()
-			for what, n := range l.counts {
-				counts[what] += n
-			}
-		})
-	}
-	wg.Wait()
-	b, err := json.Marshal(counts)
-	if err != nil {
-		panic(err)
-	}
-	say("%s", b)
+		return l.conn.Close()
+	})
 }
 
 // kvLiar is one lying client.

@@ -3,17 +3,12 @@
 package daemontest
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
@@ -24,19 +19,6 @@ import (
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/memory"
 )
-
-// lmcacheServer serves LMCache's protocol.
-type lmcacheServer struct {
-	*lmcache.GRPC
-	all *registry.Registry
-}
-
-func (s lmcacheServer) Shutdown(ctx context.Context) error {
-	s.GRPC.Shutdown(ctx)
-	return nil
-}
-
-func (s lmcacheServer) describe(f *facts) { f.Sessions = s.all.Counts().Sessions }
 
 // complaints is a log of errors: a panic is one.
 type complaints struct{}
@@ -61,7 +43,7 @@ func (r *daemonRole) newLMCache(all *registry.Registry, store *tier.Store, level
 	if err != nil {
 		return nil, err
 	}
-	return lmcacheServer{lmcache.NewGRPC(s), all}, nil
+	return registered{lmcache.NewGRPC(s), all, 0}, nil
 }
 
 const kvChunk = 16
@@ -90,14 +72,7 @@ type kvClientRole struct {
 }
 
 func (r *kvClientRole) run() {
-	ctx, stop := context.WithCancel(context.Background())
-	var rest atomic.Bool
-	go func() {
-		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			rest.Store(true)
-		}
-		stop()
-	}()
+	ctx, rest := obey()
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(r.Seed, 1<<32))
 	var wg sync.WaitGroup
@@ -110,14 +85,10 @@ func (r *kvClientRole) run() {
 					for what, n := range counts {
 						named[name+": "+what] = n
 					}
-					b, err := json.Marshal(named)
-					if err != nil {
-						panic(err)
-					}
-					say("= %s", b)
+					say("= %s", encoded(named))
 					say(".")
 				},
-				Rest: rest.Load,
+				Rest: rest,
 				At: func() {
 					mu.Lock()
 					defer mu.Unlock()

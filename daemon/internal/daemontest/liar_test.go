@@ -10,10 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/internal/failpoint"
 )
 
 // liarRole is a process that lies. It prints its counts.
@@ -25,11 +28,59 @@ func (r *liarRole) run() {
 		say("! %v", err)
 		os.Exit(1)
 	}
-	b, err := json.Marshal(counts)
-	if err != nil {
-		panic(err)
+	say("%s", encoded(counts))
+}
+
+// runLiars runs some lying clients in this process, each with its share of the lies, and prints their counts.
+func runLiars(lies int, run func(i uint64, lies int, counts map[string]int) error) {
+	const clients = 4
+	all := make([]map[string]int, clients)
+	var wg sync.WaitGroup
+	for i := range all {
+		all[i] = map[string]int{}
+		wg.Go(func() {
+			if err := run(uint64(i), (lies+i)/clients, all[i]); err != nil {
+				say("! %v", err)
+				os.Exit(1)
+			}
+		})
 	}
-	say("%s", b)
+	wg.Wait()
+	sum := map[string]int{}
+	for _, counts := range all {
+		for what, n := range counts {
+			sum[what] += n
+		}
+	}
+	say("%s", encoded(sum))
+}
+
+// surviveLies starts a daemon and lets processes lie to it, each with its share of the lies, beside an honest
+// process, which it has to serve until the end. What the daemon takes is bounded, and then it holds nothing.
+func (r *daemonRole) surviveLies(
+	t *testing.T, honest role, lies int, liar func(i uint64, lies int) role, heap uint64, private int64,
+) {
+	t.Helper()
+	p := r.start(t, "")
+	require.True(t, p.wait("ready"))
+	share := lies / liarProcesses
+	var liars []role
+	for i := range uint64(liarProcesses) {
+		liars = append(liars, liar(i, share))
+	}
+	l := p.lieTo(honest, liars, func() {}, func(crowd *crowd) {
+		for range 20 { // it is still served
+			<-crowd.steps
+		}
+		p.rests(crowd)
+	})
+	require.GreaterOrEqual(t, l.lies, share*liarProcesses)
+	require.Less(t, l.after.Heap, l.before.Heap+heap)
+	if !failpoint.Enabled { // the race detector takes more
+		require.Less(t, l.most, private)
+	}
+	p.end()
+	require.Empty(t, p.bad)
 }
 
 // lied is what came of lies to a daemon.

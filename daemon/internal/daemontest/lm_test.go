@@ -3,207 +3,139 @@
 package daemontest
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
+	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net"
-	"os"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
+	"testing"
 
-	"github.com/ringcache/ringcache/daemon/internal/fair"
-	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/internal/sessionless"
-	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/lmcache/lm"
 	"github.com/ringcache/ringcache/tier"
 )
 
-// lmServer serves lm://.
-type lmServer struct {
-	*lm.Server
-	all *registry.Registry
+var (
+	lmKillCount = flag.Int("lm.kills", 12, "TestLMKills kills so many daemons")
+	lmKillSeed  = flag.Uint64("lm.kills.seed", 0, "seed of TestLMKills; 0 makes one up")
+
+	lmLieCount = flag.Int("lm.lies", 4000, "TestLMLies sends so many lying requests")
+	lmLieSeed  = flag.Uint64("lm.lies.seed", 0, "seed of TestLMLies; 0 makes one up")
+)
+
+func TestLMKills(t *testing.T) {
+	killServersOfValues(t, protocolLM, *lmKillCount, seedOf(t, "lm.kills.seed", *lmKillSeed))
 }
 
-func (s lmServer) Shutdown(ctx context.Context) error {
-	s.Server.Shutdown(ctx)
-	return nil
+func TestLMLies(t *testing.T) {
+	lieToServerOfValues(t, protocolLM, *lmLieCount, seedOf(t, "lm.lies.seed", *lmLieSeed))
 }
 
-func (s lmServer) describe(f *facts) { f.Sessions = s.all.Counts().Sessions }
-
-func (r *daemonRole) newLM(all *registry.Registry, store *tier.Store) (served, error) {
-	log := slog.New(slog.NewTextHandler(complaints{}, &slog.HandlerOptions{Level: slog.LevelError}))
-	p := sessionless.New(sessionless.Options{
-		Name: "lm", Space: lm.Space, Registry: all, Rooms: &fair.Rooms{Turns: fair.NewTurns(4)}, Store: store, Logger: log,
-	})
-	s, err := lm.NewServer(lm.Options{
-		Open:           func(raw net.Conn, end func()) (lm.Store, error) { return p.Enter(raw, end) },
-		MaxConnections: math.MaxInt, Logger: log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return lmServer{s, all}, nil
-}
-
-// lmClientRole is a process of clients of lm://. The bytes of a value follow from its key and a version, which stands
-// in its shape, so every byte of every hit is verified. It prints lines as clientRole does. At a line its clients rest,
-// and at the end of its input it ends.
-type lmClientRole struct {
-	Socket  string
-	Keys    int
-	Clients int
-	Seed    uint64
-	MayMiss bool // what was stored may be evicted
-	DieIn   int  // dies by itself at one of so many requests; 0 is never
-}
-
-// versions are how many values a key has: the even ones have one, as keys that are hashes of what was stored.
-const versions = 3
-
-func lmValue(n int, version int32) []byte {
-	rng := rand.New(rand.NewPCG(uint64(n), uint64(version)))
-	b := make([]byte, []int{0, 100, 5000, 40_000}[n%4])
-	for i := range b {
-		b[i] = byte(rng.Uint32())
-	}
-	return b
-}
-
-func (r *lmClientRole) run() {
-	ctx, stop := context.WithCancel(context.Background())
-	var rest atomic.Bool
-	go func() {
-		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			rest.Store(true)
-		}
-		stop()
-	}()
-	var wg sync.WaitGroup
-	for i := range r.Clients {
-		wg.Go(func() {
-			c := &lmClient{
-				r: r, c: lm.NewClient(lm.ClientOptions{Address: "unix://" + r.Socket}), rng: rand.New(rand.NewPCG(r.Seed, uint64(i))),
-				first: i, stored: map[int]bool{}, counts: map[string]int{},
-			}
-			for n := 1; ctx.Err() == nil; n++ {
-				if rest.Load() {
-					<-ctx.Done()
-					break
-				}
-				if err := c.step(ctx); err != nil && ctx.Err() == nil {
-					say("! %v", strings.ReplaceAll(err.Error(), "\n", " "))
-					break
-				}
-				say(".")
-				if n%100 == 0 {
-					c.tell()
-				}
-			}
-			c.tell()
-			_ = c.c.Close()
+// lmProtocol is lm://. A value's description, which is its shape, says which one it is.
+var lmProtocol = valueProtocol{
+	space: lm.Space,
+	grace: patience,
+	serve: func(p *sessionless.Protocol, _ *tier.Store, log *slog.Logger) (server, int, error) {
+		s, err := lm.NewServer(lm.Options{
+			Open:           func(raw net.Conn, end func()) (lm.Store, error) { return p.Enter(raw, end) },
+			MaxConnections: math.MaxInt, Logger: log,
 		})
+		return s, 0, err
+	},
+	dial: func(socket string, _ int) valueConn {
+		return lmConn{lm.NewClient(lm.ClientOptions{Address: "unix://" + socket})}
+	},
+	lies: func(rng *rand.Rand) lyingConn {
+		return &lmLies{rng, []lm.Form{lm.Located, lm.Located, lm.Typed, lm.Untyped}[rng.IntN(4)]}
+	},
+}
+
+type lmConn struct{ c *lm.Client }
+
+func (c lmConn) close() { _ = c.c.Close() }
+
+func (c lmConn) put(ctx context.Context, key string, v versioned) (refused bool, err error) {
+	return false, c.c.Put(ctx, key, lm.Meta{Format: 1, DType: 3, Shape: [4]int32{v.n, v.version}}, v.bytes())
+}
+
+func (c lmConn) exists(ctx context.Context, key string) (bool, error) { return c.c.Exists(ctx, key) }
+
+func (c lmConn) get(ctx context.Context, key string) (v versioned, b []byte, found bool, err error) {
+	p, b, err := c.c.Get(ctx, key, nil)
+	if errors.Is(err, lm.ErrMiss) {
+		return v, nil, false, nil
 	}
-	wg.Wait()
+	return versioned{p.Meta.Shape[0], p.Meta.Shape[1]}, b, err == nil, err
 }
 
-type lmClient struct {
-	r      *lmClientRole
-	c      *lm.Client
-	rng    *rand.Rand
-	first  int          // its keys of one value are every so many from it on, so nobody else stores them
-	stored map[int]bool // that the daemon has said it has
-	counts map[string]int
+// lmLies has requests of one form.
+type lmLies struct {
+	rng  *rand.Rand
+	form lm.Form
 }
 
-func (c *lmClient) tell() {
-	b, err := json.Marshal(c.counts)
+// judge looks whether answers are whole replies of one form: that of the first request, if it could be read.
+func (l *lmLies) judge(got []byte, cut bool) error {
+	for _, f := range []lm.Form{l.form, lm.Located, lm.Typed, lm.Untyped} {
+		if whole(f, got, cut) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%d bytes are no replies: %x", len(got), got[:min(len(got), 72)])
+}
+
+// whole reports whether bytes are replies, of which the last one may be cut off.
+func whole(f lm.Form, b []byte, cut bool) bool {
+	for len(b) > 0 {
+		if len(b) < f.ReplySize() {
+			return cut
+		}
+		p, err := f.DecodeReply(b[:f.ReplySize()])
+		if err != nil {
+			return false
+		}
+		b = b[f.ReplySize():]
+		if len(b) < int(p.Length) {
+			return cut
+		}
+		b = b[p.Length:]
+	}
+	return true
+}
+
+func (l *lmLies) request() []byte {
+	q := lm.Request{
+		Command: lm.Command(1 + l.rng.IntN(5)),
+		Key:     fmt.Sprintf("lies%d@1@0@%x@half", l.rng.IntN(2), l.rng.IntN(20)),
+		Meta: lm.Meta{
+			Format: l.rng.Int32N(9), DType: l.rng.Int32N(9), Shape: [4]int32{l.rng.Int32(), -1, 0, l.rng.Int32N(100)},
+		},
+	}
+	var value []byte
+	if q.Command == lm.Put {
+		value = bytes.Repeat([]byte{byte(l.rng.Uint32())}, l.rng.IntN(1<<l.rng.IntN(17)))
+		q.Length = int32(len(value))
+	}
+	b, err := l.form.AppendRequest(nil, &q)
 	if err != nil {
 		panic(err)
 	}
-	say("= %s", b)
-	clear(c.counts)
-}
-
-// step does one request, again and again if the daemon is killed meanwhile.
-func (c *lmClient) step(ctx context.Context) error {
-	n := c.rng.IntN(c.r.Keys)*c.r.Clients + c.first
-	version := int32(0)
-	if n%2 == 1 {
-		n, version = n%10, c.rng.Int32N(versions) // several clients store these
-	}
-	key := fmt.Sprintf("org/model%d@1@0@%x@bfloat16", c.r.Seed, n)
-	op := c.rng.IntN(3)
-	for end := time.Now().Add(patience); ; {
-		if c.r.DieIn > 0 && c.rng.IntN(c.r.DieIn) == 0 {
-			failpoint.Die()
+	switch l.rng.IntN(8) {
+	case 0: // a number that is none, or one at which something begins or ends
+		list := []int32{0, -1, 1, 6, 9, 1 << 20, 1<<31 - 1, -1 << 31, l.rng.Int32()}
+		at := 4 * l.rng.IntN(l.form.ReplySize()/4)
+		binary.LittleEndian.PutUint32(b[at:], uint32(list[l.rng.IntN(len(list))]))
+	case 1:
+		for range 1 + l.rng.IntN(4) {
+			b[l.rng.IntN(len(b))] ^= 1 << l.rng.IntN(8)
 		}
-		err := c.request(ctx, op, n, version, key)
-		if wrong := (*wrongError)(nil); err == nil || errors.As(err, &wrong) {
-			return err
-		}
-		c.counts["lost"]++
-		if !time.Now().Before(end) {
-			return fmt.Errorf("no daemon: %w", err)
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	case 2: // another length than the value's
+		binary.LittleEndian.PutUint32(b[4:], uint32(l.rng.IntN(1<<l.rng.IntN(31))))
 	}
-}
-
-type wrongError struct{ text string }
-
-func (e *wrongError) Error() string { return e.text }
-
-func wrongf(format string, args ...any) error { return &wrongError{fmt.Sprintf(format, args...)} }
-
-func (c *lmClient) request(ctx context.Context, op, n int, version int32, key string) error {
-	if op == 0 {
-		if err := c.c.Put(ctx, key, lm.Meta{Format: 1, DType: 3, Shape: [4]int32{int32(n), version}}, lmValue(n, version)); err != nil {
-			return err
-		}
-	}
-	if op < 2 {
-		found, err := c.c.Exists(ctx, key)
-		if err != nil {
-			return err
-		}
-		return c.judge(n, found, []string{"put", "exist"}[op])
-	}
-	p, b, err := c.c.Get(ctx, key, nil)
-	if errors.Is(err, lm.ErrMiss) {
-		return c.judge(n, false, "get")
-	} else if err != nil {
-		return err
-	}
-	if v := p.Meta.Shape[1]; p.Meta.Shape[0] != int32(n) || v < 0 || v >= versions || !bytes.Equal(b, lmValue(n, v)) {
-		return wrongf("the value of %s with the shape %v has other bytes", key, p.Meta.Shape)
-	}
-	return c.judge(n, true, "get")
-}
-
-// judge notes whether a value is there, and that one is not lost which was.
-func (c *lmClient) judge(n int, found bool, op string) error {
-	if found {
-		c.counts[op+", found"]++
-		c.stored[n] = true
-		return nil
-	}
-	c.counts[op+", not found"]++
-	if c.stored[n] && n%2 == 0 && !c.r.MayMiss {
-		return wrongf("value %d is not there any more", n)
-	}
-	return nil
+	return append(b, value...)
 }

@@ -30,11 +30,8 @@ type role struct {
 	KVClient *kvClientRole
 	KVLiar   *kvLiarRole
 
-	LMClient *lmClientRole
-	LMLiar   *lmLiarRole
-
-	RESPClient *respClientRole
-	RESPLiar   *respLiarRole
+	ValueClient *valueClientRole
+	ValueLiar   *valueLiarRole
 }
 
 func TestMain(m *testing.M) {
@@ -63,14 +60,10 @@ func TestMain(m *testing.M) {
 		r.KVClient.run()
 	case r.KVLiar != nil:
 		r.KVLiar.run()
-	case r.LMClient != nil:
-		r.LMClient.run()
-	case r.LMLiar != nil:
-		r.LMLiar.run()
-	case r.RESPClient != nil:
-		r.RESPClient.run()
-	case r.RESPLiar != nil:
-		r.RESPLiar.run()
+	case r.ValueClient != nil:
+		r.ValueClient.run()
+	case r.ValueLiar != nil:
+		r.ValueLiar.run()
 	}
 }
 
@@ -86,6 +79,15 @@ func child(t *testing.T, r role, env ...string) *exec.Cmd {
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
+}
+
+// encoded returns what a process says of itself.
+func encoded(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
 }
 
 // start starts a command. The kernel ends a child with the thread that started it, so one thread starts all

@@ -7,228 +7,125 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net"
-	"os"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
+	"testing"
 	"time"
 
-	"github.com/ringcache/ringcache/daemon/internal/fair"
-	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/internal/sessionless"
-	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/lmcache/resp"
 	"github.com/ringcache/ringcache/tier"
 )
 
-// respServer serves clients of Redis.
-type respServer struct {
-	*resp.Server
-	all *registry.Registry
+var (
+	respKillCount = flag.Int("resp.kills", 12, "TestRESPKills kills so many daemons")
+	respKillSeed  = flag.Uint64("resp.kills.seed", 0, "seed of TestRESPKills; 0 makes one up")
+
+	respLieCount = flag.Int("resp.lies", 4000, "TestRESPLies sends so many lying commands")
+	respLieSeed  = flag.Uint64("resp.lies.seed", 0, "seed of TestRESPLies; 0 makes one up")
+)
+
+func TestRESPKills(t *testing.T) {
+	killServersOfValues(t, protocolRESP, *respKillCount, seedOf(t, "resp.kills.seed", *respKillSeed))
 }
 
-func (s respServer) Shutdown(ctx context.Context) error {
-	s.Server.Shutdown(ctx)
-	return nil
+func TestRESPLies(t *testing.T) {
+	lieToServerOfValues(t, protocolRESP, *respLieCount, seedOf(t, "resp.lies.seed", *respLieSeed))
 }
 
-// describe leaves out the session of what EXISTS has affirmed, which is the daemon's own.
-func (s respServer) describe(f *facts) { f.Sessions = s.all.Counts().Sessions - 1 }
-
-// respPin is how long what EXISTS has affirmed stays pinned here.
-const respPin = 200 * time.Millisecond
-
-func (r *daemonRole) newRESP(all *registry.Registry, store *tier.Store) (served, error) {
-	log := slog.New(slog.NewTextHandler(complaints{}, &slog.HandlerOptions{Level: slog.LevelError}))
-	p := sessionless.New(sessionless.Options{
-		Name: "resp", Space: resp.Space, Registry: all, Rooms: &fair.Rooms{Turns: fair.NewTurns(4)}, Store: store, Logger: log,
-	})
-	pins, err := p.Pins()
-	if err != nil {
-		return nil, err
-	}
-	s, err := resp.NewServer(resp.Options{
-		Store: store, Space: resp.Space, Pins: pins, PinTime: respPin, Flush: true, MaxConnections: math.MaxInt, Logger: log,
-		Open: func(raw net.Conn, end func()) (resp.Store, error) { return p.Enter(raw, end) },
-	})
-	if err != nil {
-		pins.Close()
-		return nil, err
-	}
-	return respServer{s, all}, nil
-}
-
-// respClientRole is a process of clients as LMCache's native one, and of others beside. The bytes of a value follow from
-// its key and a version, which stands in front of them, so every byte of every hit is verified. It prints lines as
-// clientRole does. At a line its clients rest, and at the end of its input it ends.
-type respClientRole struct {
-	Socket  string
-	Keys    int
-	Clients int
-	Seed    uint64
-	MayMiss bool // what was stored may be evicted
-	DieIn   int  // dies by itself at one of so many requests; 0 is never
-}
-
-// respValue returns a value of a key. Versions differ in size, too.
-func respValue(n int, version uint32) []byte {
-	rng := rand.New(rand.NewPCG(uint64(n), uint64(version)))
-	b := binary.BigEndian.AppendUint32(nil, version)
-	for range []int{0, 100, 5000, 40_000}[n%4] + int(version%2)*8 {
-		b = append(b, byte(rng.Uint32()))
-	}
-	return b
-}
-
-func (r *respClientRole) run() {
-	ctx, stop := context.WithCancel(context.Background())
-	var rest atomic.Bool
-	go func() {
-		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			rest.Store(true)
+// respProtocol is Redis's. A value begins with which one it is.
+var respProtocol = valueProtocol{
+	space: resp.Space,
+	grace: 100 * time.Millisecond, // what EXISTS has pinned outlives a daemon by it: no process owns those pins
+	serve: func(p *sessionless.Protocol, store *tier.Store, log *slog.Logger) (server, int, error) {
+		pins, err := p.Pins()
+		if err != nil {
+			return nil, 0, err
 		}
-		stop()
-	}()
-	var wg sync.WaitGroup
-	for i := range r.Clients {
-		wg.Go(func() {
-			c := &respClient{
-				r: r, rng: rand.New(rand.NewPCG(r.Seed, uint64(i))), first: i, native: i%2 == 0, stored: map[int]bool{}, counts: map[string]int{},
-			}
-			for n := 1; ctx.Err() == nil; n++ {
-				if rest.Load() {
-					<-ctx.Done()
-					break
-				}
-				if err := c.step(ctx); err != nil && ctx.Err() == nil {
-					say("! %v", strings.ReplaceAll(err.Error(), "\n", " "))
-					break
-				}
-				say(".")
-				if n%100 == 0 {
-					c.tell()
-				}
-			}
-			c.tell()
-			c.hangUp()
+		s, err := resp.NewServer(resp.Options{
+			Store: store, Space: resp.Space, Pins: pins, PinTime: 200 * time.Millisecond, Flush: true,
+			Open:           func(raw net.Conn, end func()) (resp.Store, error) { return p.Enter(raw, end) },
+			MaxConnections: math.MaxInt, Logger: log,
 		})
-	}
-	wg.Wait()
+		if err != nil {
+			pins.Close()
+		}
+		return s, 1, err // one session has what EXISTS has pinned
+	},
+	dial: func(socket string, i int) valueConn { return &respConn{socket: socket, native: i%2 == 0} },
+	lies: func(rng *rand.Rand) lyingConn { return &respLies{rng} },
 }
 
-type respClient struct {
-	r      *respClientRole
-	native bool // sends nothing else than LMCache's native client
-	rng    *rand.Rand
-	first  int          // its keys of one value are every so many from it on, so nobody else stores them
-	stored map[int]bool // that the daemon has said it has
-	counts map[string]int
-
-	conn net.Conn // nil if there is none
-	in   *bufio.Reader
+type respConn struct {
+	socket string
+	native bool     // sends nothing else than LMCache's native client
+	conn   net.Conn // nil if there is none
+	in     *bufio.Reader
 }
 
-func (c *respClient) tell() {
-	b, err := json.Marshal(c.counts)
-	if err != nil {
-		panic(err)
-	}
-	say("= %s", b)
-	clear(c.counts)
-}
-
-func (c *respClient) hangUp() {
+func (c *respConn) close() {
 	if c.conn != nil {
 		_ = c.conn.Close() // what was sent was answered
 		c.conn = nil
 	}
 }
 
-// step does one request, again and again if the daemon is killed meanwhile.
-func (c *respClient) step(ctx context.Context) error {
-	n := c.rng.IntN(c.r.Keys)*c.r.Clients + c.first
-	version := uint32(0)
-	if n%2 == 1 {
-		n, version = n%10, c.rng.Uint32N(versions) // several clients store these
-	}
-	key := fmt.Sprintf("org/model%d@1@0@%x@bfloat16", c.r.Seed, n)
-	op := c.rng.IntN(3)
-	for end := time.Now().Add(patience); ; {
-		if c.r.DieIn > 0 && c.rng.IntN(c.r.DieIn) == 0 {
-			failpoint.Die()
-		}
-		err := c.request(op, n, version, key)
-		if wrong := (*wrongError)(nil); err == nil || errors.As(err, &wrong) {
-			return err
-		}
-		c.hangUp()
-		c.counts["lost"]++
-		if !time.Now().Before(end) {
-			return fmt.Errorf("no daemon: %w", err)
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (c *respClient) request(op, n int, version uint32, key string) error {
-	if op == 0 {
-		line, _, err := c.do("SET", key, string(respValue(n, version)))
-		switch {
-		case err != nil:
-			return err
-		case line != "+OK" && line[0] != '-' || c.native && len(line) != len("+OK"):
-			return wrongf("SET is answered %.100q", line)
-		case line[0] == '-':
-			c.counts["set, refused"]++
-			return nil
-		}
-	}
-	if op < 2 {
-		line, _, err := c.do("EXISTS", key)
-		switch {
-		case err != nil:
-			return err
-		case line != ":0" && line != ":1":
-			return wrongf("EXISTS is answered %.100q", line)
-		}
-		return c.judge(n, line == ":1", []string{"set", "exists"}[op])
-	}
-	line, b, err := c.do("GET", key)
+func (c *respConn) put(_ context.Context, key string, v versioned) (refused bool, err error) {
+	b := binary.BigEndian.AppendUint32(nil, uint32(v.n))
+	b = append(binary.BigEndian.AppendUint32(b, uint32(v.version)), v.bytes()...)
+	line, _, err := c.do("SET", key, string(b))
 	switch {
 	case err != nil:
-		return err
-	case line == "$-1" || line[0] == '-' && c.native:
-		return c.judge(n, false, "get")
-	case line[0] != '$':
-		return wrongf("GET is answered %.100q", line)
+		return false, err
+	case line == "+OK":
+		return false, nil
+	case line[0] != '-' || c.native && len(line) != len("+OK"): // the native client reads no more of an answer
+		return false, wrongf("SET is answered %.100q", line)
 	}
-	if v := binary.BigEndian.Uint32(append(bytes.Clone(b), 0, 0, 0, 0)); len(b) < 4 || v >= versions || !bytes.Equal(b, respValue(n, v)) {
-		return wrongf("the value of %s has other bytes: %d of them", key, len(b))
+	return true, nil
+}
+
+func (c *respConn) exists(_ context.Context, key string) (bool, error) {
+	line, _, err := c.do("EXISTS", key)
+	if err == nil && line != ":0" && line != ":1" {
+		err = wrongf("EXISTS is answered %.100q", line)
 	}
-	return c.judge(n, true, "get")
+	return line == ":1", err
+}
+
+func (c *respConn) get(_ context.Context, key string) (v versioned, b []byte, found bool, err error) {
+	line, b, err := c.do("GET", key)
+	switch {
+	case err != nil, line == "$-1", line[0] == '-' && c.native:
+		return v, nil, false, err
+	case line[0] != '$' || len(b) < 8:
+		return v, nil, false, wrongf("GET is answered %.100q", line)
+	}
+	v = versioned{int32(binary.BigEndian.Uint32(b)), int32(binary.BigEndian.Uint32(b[4:]))}
+	return v, b[8:], true, nil
 }
 
 // do sends a command, and returns the first line of the answer, and the value behind it.
-func (c *respClient) do(args ...string) (line string, value []byte, err error) {
+func (c *respConn) do(args ...string) (line string, value []byte, err error) {
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
 	if c.conn == nil {
-		if c.conn, err = net.Dial("unix", c.r.Socket); err != nil {
-			c.conn = nil
+		conn, err := net.Dial("unix", c.socket)
+		if err != nil {
 			return "", nil, err
 		}
-		c.in = bufio.NewReader(c.conn)
+		c.conn, c.in = conn, bufio.NewReader(conn)
 		if !c.native {
 			if line, _, err := c.do("PING"); err != nil || line != "+PONG" {
 				return "", nil, errors.Join(err, io.ErrUnexpectedEOF)
@@ -280,16 +177,92 @@ func readRESP(in *bufio.Reader) (line string, value []byte, err error) {
 	return line, value[:n], nil
 }
 
-// judge notes whether a value is there, and that one is not lost which was.
-func (c *respClient) judge(n int, found bool, op string) error {
-	if found {
-		c.counts[op+", found"]++
-		c.stored[n] = true
-		return nil
+type respLies struct{ rng *rand.Rand }
+
+// judge looks whether all are answers. The last one may be cut off, as the command was to which it belongs.
+func (l *respLies) judge(got []byte, _ bool) error {
+	in := bufio.NewReader(bytes.NewReader(got))
+	for {
+		err := skipRESP(in)
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
 	}
-	c.counts[op+", not found"]++
-	if c.stored[n] && n%2 == 0 && !c.r.MayMiss {
-		return wrongf("value %d is not there any more", n)
+}
+
+// skipRESP reads an answer of any kind.
+func skipRESP(in *bufio.Reader) error {
+	next, err := in.Peek(1)
+	if err != nil {
+		return err
+	}
+	if !strings.ContainsRune("*%_:", rune(next[0])) {
+		line, _, err := readRESP(in)
+		if err == nil && line[0] != '+' && line[0] != '-' && line[0] != '$' {
+			err = wrongf("an answer is %.100q", line)
+		}
+		return err
+	}
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(strings.TrimSuffix(line[1:], "\r\n"))
+	switch {
+	case line == "_\r\n":
+		return nil
+	case err != nil || n < 0 || n > 1<<20:
+		return wrongf("an answer is %.100q", line)
+	case line[0] == ':':
+		return nil
+	case line[0] == '%':
+		n *= 2
+	}
+	for range n {
+		if err := skipRESP(in); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func (l *respLies) request() []byte {
+	key := func() string { return fmt.Sprintf("lies%d@1@0@%x@half", l.rng.IntN(2), l.rng.IntN(20)) }
+	var b []byte
+	switch l.rng.IntN(12) {
+	case 0, 1, 2:
+		value := strings.Repeat(string(rune('a'+l.rng.IntN(3))), l.rng.IntN(1<<l.rng.IntN(17)))
+		b = respCommand("SET", key()+[]string{"", "kv_bytes", "metadata", "\x00"}[l.rng.IntN(4)], value)
+	case 3, 4:
+		b = respCommand("GET", key())
+	case 5:
+		b = respCommand("EXISTS", key(), key()+"metadata")
+	case 6:
+		b = respCommand("MGET", key(), key(), "")
+	case 7:
+		b = respCommand("DEL", key(), key())
+	case 8:
+		list := [][]string{
+			{"HELLO", "3"}, {"HELLO", "9"}, {"AUTH", "x"}, {"RESET"}, {"FLUSHALL"}, {"INFO"}, {"COMMAND", "DOCS"},
+			{"TIME"}, {"CLIENT", "ID"},
+			{"SET", key(), "v", "EX", "1"}, {strings.Repeat("n", 1<<l.rng.IntN(18))}, {"QUIT"}, {},
+		}
+		b = respCommand(list[l.rng.IntN(len(list))]...)
+	case 9: // more than is sent
+		b = respCommand("SET", key(), "v")
+		n := []int64{-1, 1 << 20, 512 << 20, 1<<63 - 1, l.rng.Int64()}[l.rng.IntN(5)]
+		b = []byte(strings.Replace(string(b), "$1\r\nv", fmt.Sprintf("$%d\r\nv", n), 1))
+	case 10:
+		b = fmt.Appendf(nil, "*%d\r\n", []int64{0, -1, 1 << 20, 1<<63 - 1, l.rng.Int64()}[l.rng.IntN(5)])
+	default:
+		b = respCommand("STRLEN", key())
+	}
+	if l.rng.IntN(8) == 0 {
+		for range 1 + l.rng.IntN(4) {
+			b[l.rng.IntN(len(b))] ^= 1 << l.rng.IntN(8)
+		}
+	}
+	return b
 }

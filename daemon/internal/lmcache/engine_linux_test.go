@@ -35,8 +35,9 @@ func newInProcess(b *bed, layout paged.Layout) (*inprocess.Engine, *paged.Buffer
 	return e, buffers, tensors
 }
 
-// TestEngineInProcessSharesChunks: what a worker of LMCache has stored by the server, package lmcache/engine loads from
-// the same levels, and the reverse, with every byte, while it is in the segment and when the disk alone has it.
+// TestEngineInProcessSharesChunks: what a worker of LMCache has stored by the server, package lmcache/engine
+// loads from the same levels, and the reverse, with every byte, while it is in the segment and when the disk
+// alone has it.
 func TestEngineInProcessSharesChunks(t *testing.T) {
 	for _, layout := range []paged.Layout{paged.FlashAttention, paged.FlashInferHND} {
 		for _, where := range []string{"segment", "disk"} {
@@ -130,8 +131,8 @@ func testSharedChunks(t *testing.T, b *bed, layout paged.Layout, onDisk bool, r 
 	b.nothingHeld()
 }
 
-// TestEngineInProcessPlacesPlanesAndLayers: where each row of a worker's chunk is, which has the shape of kv.Group.Shape, in
-// the tensors of vLLM's flash attention.
+// TestEngineInProcessPlacesPlanesAndLayers: where each row of a worker's chunk is, which has the shape of
+// kv.Group.Shape, in the tensors of vLLM's flash attention.
 func TestEngineInProcessPlacesPlanesAndLayers(t *testing.T) {
 	b := newBed(t, nil)
 	worker := b.engine("worker", since057)
@@ -165,7 +166,8 @@ func TestEngineInProcessPlacesPlanesAndLayers(t *testing.T) {
 		for layer := range 2 {
 			for token, slot := range request.Slots {
 				at := (plane*32*16 + int(slot)) * 32
-				require.Equal(t, row(plane, layer, token), tensors[layer][at:at+32], "plane %d, layer %d, token %d", plane, layer, token)
+				require.Equal(t, row(plane, layer, token), tensors[layer][at:at+32],
+					"plane %d, layer %d, token %d", plane, layer, token)
 			}
 		}
 	}

@@ -71,7 +71,8 @@ func (z *ZMQ) Serve(l net.Listener) error {
 	z.wait.Add(1)
 	z.mu.Unlock()
 	defer z.wait.Done()
-	return accept.Loop(l, z.stops, func(raw net.Conn) { z.wait.Go(func() { z.serve(raw) }) }, func(err error) { z.s.refused("connect", err) })
+	take := func(raw net.Conn) { z.wait.Go(func() { z.serve(raw) }) }
+	return accept.Loop(l, z.stops, take, func(err error) { z.s.refused("connect", err) })
 }
 
 // Shutdown lets calls that are under way end, until ctx ends, and closes listeners and connections.

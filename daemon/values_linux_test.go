@@ -85,7 +85,8 @@ ringcache_values_total{protocol="lm",result="hit"} 1
 ringcache_values_total{protocol="lm",result="miss"} 1
 ringcache_values_total{protocol="lm",result="stored"} 1
 `
-	require.NoError(t, testutil.CollectAndCompare(&collector{d.runner}, strings.NewReader(collected), "ringcache_values_total"))
+	require.NoError(t, testutil.CollectAndCompare(
+		&collector{d.runner}, strings.NewReader(collected), "ringcache_values_total"))
 	require.Zero(t, d.registry.Counts().Held, "nothing is held between requests")
 	var sessions []string
 	for _, x := range d.registry.Visits(10) {
@@ -108,7 +109,8 @@ ringcache_values_total{protocol="lm",result="stored"} 1
 	d.end(t)
 }
 
-// TestLMFromIsAsked: a daemon with lm-from takes over what clients ask for, and keeps it when the other server has gone.
+// TestLMFromIsAsked: a daemon with lm-from takes over what clients ask for, and keeps it when the other
+// server has gone.
 func TestLMFromIsAsked(t *testing.T) {
 	c, address, _ := lmConfig(t)
 	old := start(t, c)
@@ -140,8 +142,9 @@ func TestLMFromIsAsked(t *testing.T) {
 // TestLMFromIsNotTheDaemonItself: it would ask itself without end.
 func TestLMFromIsNotTheDaemonItself(t *testing.T) {
 	for from, want := range map[string]string{
-		"old:65432": "", "10.0.0.1:65432": "", "127.0.0.1:65433": "", "127.0.0.1:65432": "the daemon itself", "localhost:65432": "the daemon itself",
-		"old": "is not HOST:PORT", "old:x": "is not HOST:PORT", ":65432": "is not HOST:PORT",
+		"old:65432": "", "10.0.0.1:65432": "", "127.0.0.1:65433": "", "127.0.0.1:65432": "the daemon itself",
+		"localhost:65432": "the daemon itself",
+		"old":             "is not HOST:PORT", "old:x": "is not HOST:PORT", ":65432": "is not HOST:PORT",
 	} {
 		c := testConfig(t)
 		c.LM, c.LMFrom, c.ValuesAny = []string{"0.0.0.0:65432"}, from, true
@@ -175,7 +178,7 @@ func TestLMReadiness(t *testing.T) {
 func TestDaemonEndsWithAListenerOfLM(t *testing.T) {
 	c, address, _ := lmConfig(t)
 	d := start(t, c)
-	require.NoError(t, d.plain[0].listeners[0].Close())
+	require.NoError(t, d.values[0].listeners[0].Close())
 	require.ErrorContains(t, <-d.ended, "the listener at "+address)
 }
 
@@ -209,7 +212,8 @@ func TestServeCheckAsksLMFrom(t *testing.T) {
 	}
 	f := finding()
 	require.Equal(t, slog.LevelWarn, f.Level)
-	require.Contains(t, f.Text, "the server does not answer; the daemon starts without it, and asks it again for each value: lm:// at "+address)
+	require.Contains(t, f.Text, "the server does not answer; the daemon starts without it, "+
+		"and asks it again for each value: lm:// at "+address)
 	d := start(t, old)
 	f = finding()
 	require.Equal(t, slog.LevelInfo, f.Level)
@@ -221,9 +225,11 @@ func TestAddressesOfLM(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:65432": "", "localhost:1": "", "[::1]:7": "", "unix:///run/lm": "",
 		"0.0.0.0:65432": "without a password", ":65432": "without a password", "10.0.0.1:1": "without a password",
-		"example.com:1": "no IP address", "127.0.0.1": "not HOST:PORT", "127.0.0.1:x": "not HOST:PORT", "lm://127.0.0.1:1": "not HOST:PORT",
-		"unix://run/lm": "not unix:///PATH", "unix:///run/lm?x": "not unix:///PATH", "unix:///run/lm#x": "not unix:///PATH",
-		"": "not HOST:PORT",
+		"example.com:1": "no IP address", "127.0.0.1": "not HOST:PORT", "127.0.0.1:x": "not HOST:PORT",
+		"lm://127.0.0.1:1": "not HOST:PORT",
+		"unix://run/lm":    "not unix:///PATH", "unix:///run/lm?x": "not unix:///PATH",
+		"unix:///run/lm#x": "not unix:///PATH",
+		"":                 "not HOST:PORT",
 	} {
 		c := testConfig(t)
 		c.LM = []string{text}
