@@ -17,7 +17,7 @@ import (
 
 func (b *bed) waiting() int { return b.server.Counters().Waiting }
 
-// TestGrace: promises of before a restart are kept for a while, whatever their time. Who comes back keeps
+// TestGrace: pins of before a restart are kept for a while, whatever their time. Who comes back keeps
 // them by the normal rules; of the others only reservations stay, for a while.
 func TestGrace(t *testing.T) {
 	b := newBed(t, nil)

@@ -115,7 +115,7 @@ func parseValueAddress(text string, anywhere bool) (network, address string, err
 	case host != "" && host != "localhost" && net.ParseIP(host) == nil:
 		return "", "", fmt.Errorf("the host %q is no IP address: write the address", host)
 	case !anywhere && !loopback(text): // the protocol has no password, and values are what users have said
-		return "", "", fmt.Errorf("%q is reached from other machines, without a password: "+
+		return "", "", fmt.Errorf("%q is reached from other machines, and nothing is encrypted: "+
 			"use 127.0.0.1:%s or a unix socket, or set values-any if that is meant", text, port)
 	}
 	return "tcp", text, nil

@@ -146,7 +146,7 @@ func TestQuotaOfASaltThatIsNoText(t *testing.T) {
 	require.Empty(t, r.lmcache.server.Quotas(r.levels.bounded().Name()))
 }
 
-// TestQuotaThatCanNotBeKept: an answer of success would be a promise that a kill breaks.
+// TestQuotaThatCanNotBeKept: an answer of success would be undone by a kill.
 func TestQuotaThatCanNotBeKept(t *testing.T) {
 	r := lmcacheRunner(t, nil)
 	code, v := askJSON(t, r, "PUT", "/quota/kept", `{"limit_gb": 1}`)

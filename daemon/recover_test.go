@@ -123,9 +123,9 @@ func (h *host) stop() {
 	require.Zero(h, h.wait(), h.errs)
 }
 
-// TestKilledServerKeepsPromises: after SIGKILL, the same session finds its pins and reservations where they
+// TestKilledServerKeepsPinsAndReservations: after SIGKILL, the same session finds its pins and reservations where they
 // were, and may commit.
-func TestKilledServerKeepsPromises(t *testing.T) {
+func TestKilledServerKeepsPinsAndReservations(t *testing.T) {
 	o := orderOf(t, time.Minute)
 	h := newHost(t, o, "")
 	p, q := newPuppet(t), newPuppet(t)
@@ -215,7 +215,7 @@ func (p *peer) storeIn(o serverOrder, names ...string) {
 }
 
 // TestKillsAtFailpoints kills servers at each failpoint of this package, while a client works. The client
-// then repeats what was not answered: everything that it was promised is there, in its place, and in the end
+// then repeats what was not answered: everything that it was told is pinned or reserved is there, in its place, and in the end
 // nothing is left.
 func TestKillsAtFailpoints(t *testing.T) {
 	failpoint.Need(t)
@@ -240,7 +240,7 @@ func TestKillsAtFailpoints(t *testing.T) {
 }
 
 // killOnce runs a plan of a client against servers of which the second is killed at a place, and the third
-// must have all that was promised.
+// must have all that was pinned.
 func killOnce(t *testing.T, kill string) (killed bool) {
 	o := orderOf(t, time.Minute)
 	if strings.HasPrefix(kill, "daemon.abandoned") {

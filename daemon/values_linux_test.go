@@ -224,7 +224,7 @@ func TestServeCheckAsksLMFrom(t *testing.T) {
 func TestAddressesOfLM(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:65432": "", "localhost:1": "", "[::1]:7": "", "unix:///run/lm": "",
-		"0.0.0.0:65432": "without a password", ":65432": "without a password", "10.0.0.1:1": "without a password",
+		"0.0.0.0:65432": "nothing is encrypted", ":65432": "nothing is encrypted", "10.0.0.1:1": "nothing is encrypted",
 		"example.com:1": "no IP address", "127.0.0.1": "not HOST:PORT", "127.0.0.1:x": "not HOST:PORT",
 		"lm://127.0.0.1:1": "not HOST:PORT",
 		"unix://run/lm":    "not unix:///PATH", "unix:///run/lm?x": "not unix:///PATH",
@@ -240,7 +240,7 @@ func TestAddressesOfLM(t *testing.T) {
 			require.ErrorContains(t, err, want, text)
 		}
 		c.ValuesAny = true
-		if want == "without a password" {
+		if want == "nothing is encrypted" {
 			require.NoError(t, c.Validate(), text)
 		}
 	}

@@ -191,7 +191,7 @@ func (c *crowd) heard(line string) {
 			}
 			list = append(list, n)
 		}
-		c.ledger.Promise(f[0], list)
+		c.ledger.Add(f[0], list)
 		fallthrough
 	case ".":
 		select {

@@ -6,7 +6,7 @@
 //
 // Load runs sessions that pin, reserve, write, commit, abort, release and look, until its context ends. The
 // bytes of an object follow from its space and number, so that every byte of every hit is verified, in the
-// session's own mapping. Each session remembers what it was promised: where its pins are, what it has
+// session's own mapping. Each session remembers what it was told is pinned: where its pins are, what it has
 // reserved. The daemon may be killed and started again meanwhile; sessions wait for it and then expect all of
 // that to be as it was.
 //

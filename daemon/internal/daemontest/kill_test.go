@@ -22,7 +22,7 @@ var (
 )
 
 // TestKills kills daemons under load, at any moment and at every failpoint, and clients, too. No client ever
-// sees a wrong byte or loses what it was promised; when all clients are gone nothing is left of them; and
+// sees a wrong byte or loses what it was told is pinned; when all clients are gone nothing is left of them; and
 // what was committed is there.
 func TestKills(t *testing.T) {
 	killers := []*killer{
@@ -54,7 +54,7 @@ const (
 	perSpace      = 20  // kills
 )
 
-// killing looks for what was promised, in one space of objects after the other.
+// killing looks for what has to be there, in one space of objects after the other.
 type killing struct {
 	*killer
 	space  string
@@ -83,7 +83,7 @@ func (k *killing) run(kills int) {
 		}
 	}
 	k.end()
-	k.t.Logf("%d times all that was promised was looked for, %d objects found, %d without room, %d without their parents", k.checks, k.found, k.full, k.orphans)
+	k.t.Logf("%d times all that has to be there was looked for, %d objects found, %d without room, %d without their parents", k.checks, k.found, k.full, k.orphans)
 	k.report(150)
 }
 
@@ -122,7 +122,7 @@ func (k *killing) dial(ctx context.Context) (err error) {
 	return err
 }
 
-// check looks for all that was promised, and clears what is not needed any more. In the space before this one
+// check looks for all that has to be there, and clears what is not needed any more. In the space before this one
 // clients may still be at work, which have not read the name of this one yet.
 func (k *killing) check(p *process) {
 	ctx, stop := context.WithTimeout(k.t.Context(), patience)
@@ -149,7 +149,7 @@ func (k *killing) check(p *process) {
 	k.found += r.Found
 	k.full += r.Full
 	k.orphans += r.Orphans
-	require.Empty(k.t, r.Gone, "promised objects of %s, after %d kills", k.space, k.kills)
+	require.Empty(k.t, r.Gone, "lost objects of %s, after %d kills", k.space, k.kills)
 	if !k.mayFull {
 		require.Zero(k.t, r.Full, "there is plenty of room")
 		require.Zero(k.t, r.Orphans, "nothing has left memory")

@@ -10,14 +10,14 @@ import (
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
-// Ledger is what a daemon has promised to keep. Its methods may be called from any goroutine.
+// Ledger is what a daemon has to keep. Its methods may be called from any goroutine.
 type Ledger struct {
 	mu      sync.Mutex
 	objects map[string]map[int]bool // by space
 }
 
-// Promise adds objects of a space that are committed.
-func (l *Ledger) Promise(space string, numbers []int) {
+// Add adds objects of a space that are committed.
+func (l *Ledger) Add(space string, numbers []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.objects == nil {
@@ -31,15 +31,15 @@ func (l *Ledger) Promise(space string, numbers []int) {
 	}
 }
 
-// Forget drops the promises of a space.
+// Forget drops a space.
 func (l *Ledger) Forget(space string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.objects, space)
 }
 
-// Promised lists what was promised of a space.
-func (l *Ledger) Promised(space string) []int {
+// Objects lists the objects of a space.
+func (l *Ledger) Objects(space string) []int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := make([]int, 0, len(l.objects[space]))
@@ -58,14 +58,14 @@ type Checked struct {
 	Gone    []int // objects that are not there
 }
 
-// Check pins all that was promised of a space, and verifies every byte. The error is that of the connection,
+// Check pins all objects of a space, and verifies every byte. The error is that of the connection,
 // or a *WrongError about what must not be.
 func (l *Ledger) Check(ctx context.Context, c *client.Client, m *client.Mapping, space string) (r Checked, err error) {
 	const lease, some = "check of the ledger", 50
 	if err := c.Release(ctx, wire.Request{Leases: []string{lease}}); err != nil { // of a check that a kill interrupted
 		return r, err
 	}
-	for batch := range slices.Chunk(l.Promised(space), some) {
+	for batch := range slices.Chunk(l.Objects(space), some) {
 		var misses []int
 		for len(batch) > 0 {
 			items, err := c.Pin(ctx, wire.Request{Lease: lease, Space: space, Names: namesOf(batch)})
@@ -86,7 +86,7 @@ func (l *Ledger) Check(ctx context.Context, c *client.Client, m *client.Mapping,
 					continue
 				}
 				if err := wrong(m, v, space, batch[i]); err != nil {
-					return r, &WrongError{fmt.Errorf("what was promised: %w", err)}
+					return r, &WrongError{fmt.Errorf("what it has to keep: %w", err)}
 				}
 				r.Found++
 			}

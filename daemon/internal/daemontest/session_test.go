@@ -12,7 +12,7 @@ import (
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
-// session does random steps, and remembers what it was promised.
+// session does random steps, and remembers what it was told is pinned.
 type session struct {
 	o      LoadOptions
 	ctx    context.Context
@@ -52,7 +52,7 @@ type object struct {
 	n     int
 }
 
-// lease is what the daemon has promised.
+// lease is what the daemon has pinned and reserved.
 type lease struct {
 	name     string
 	until    time.Time // pins stay until then at least

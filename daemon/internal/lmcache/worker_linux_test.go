@@ -65,7 +65,7 @@ func TestBytesForAReservationThatHasEnded(t *testing.T) {
 	b.nothingHeld()
 }
 
-// TestClientThatOnlyPings has its session again after a restart, and what it was promised.
+// TestClientThatOnlyPings has its session again after a restart, and what it was told is pinned.
 func TestClientThatOnlyPings(t *testing.T) {
 	b := newBed(t, nil)
 	e := b.engine("engine", since057)

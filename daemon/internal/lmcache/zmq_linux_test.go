@@ -342,7 +342,7 @@ func TestCallsDuringAWait(t *testing.T) {
 }
 
 // TestZMQRestart: workers are registered as before, and what is stored is found and loaded. What a client was
-// promised ends with its grace, since it is another client now.
+// pinned ends with its grace, since it is another client now.
 func TestZMQRestart(t *testing.T) {
 	for _, r := range []release{since056, since057} {
 		t.Run(r.String(), func(t *testing.T) {
@@ -361,7 +361,7 @@ func TestZMQRestart(t *testing.T) {
 			require.True(t, worker.load(of(worker.key("r1", tokens, 0, 32), 0), 1))
 			require.False(t, worker.commitStore(of(worker.key("r1", tokens, 32, 64), 0), 1, nil), "another's reservation")
 			scheduler.end("r1")
-			b.eventually("what was promised has ended", func() bool { p, r := b.held(); return p+r == 0 })
+			b.eventually("what was pinned has ended", func() bool { p, r := b.held(); return p+r == 0 })
 			require.Equal(t, 2, worker.store(of(worker.key("r2", tokens, 32, 64), 0), 1))
 			require.EqualValues(t, 4, scheduler.lookUp(scheduler.key("r2", tokens, 0, 64)))
 			require.True(t, worker.load(of(worker.key("r2", tokens, 0, 64), 0), 1))

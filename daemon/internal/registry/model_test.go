@@ -15,7 +15,7 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// model is what clients were promised, kept in another way than the registry does.
+// model is what clients have, kept in another way than the registry does.
 type model struct {
 	there    map[string]bool
 	reserved map[string]string // name of an object: session/lease
