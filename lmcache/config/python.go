@@ -136,8 +136,10 @@ func strip(s string) string {
 
 var (
 	intDigits   = regexp.MustCompile(`^[+-]?[0-9]+(_[0-9]+)*$`)
-	floatDigits = regexp.MustCompile(`^[+-]?([0-9]+(_[0-9]+)*\.?([0-9]+(_[0-9]+)*)?|\.[0-9]+(_[0-9]+)*)([eE][+-]?[0-9]+(_[0-9]+)*)?$`)
-	floatWords  = regexp.MustCompile(`^[+-]?(?i:inf|infinity|nan)$`)
+	floatDigits = regexp.MustCompile(
+		`^[+-]?([0-9]+(_[0-9]+)*\.?([0-9]+(_[0-9]+)*)?` +
+			`|\.[0-9]+(_[0-9]+)*)([eE][+-]?[0-9]+(_[0-9]+)*)?$`)
+	floatWords = regexp.MustCompile(`^[+-]?(?i:inf|infinity|nan)$`)
 )
 
 // maxDigits is the most digits that Python takes for an int.

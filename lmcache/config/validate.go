@@ -119,7 +119,8 @@ func (c *Config) validateNIXL(extra map[string]any, peers bool, need func(string
 	at := c.at("local_cpu_use_hugepages")
 	if onCPU {
 		if at.given && at.Value != truthOf(pages) {
-			return errors.New("nixl_use_hugepages of extra_config and local_cpu_use_hugepages differ: remove the first one")
+			return errors.New(
+				"nixl_use_hugepages of extra_config and local_cpu_use_hugepages differ: remove the first one")
 		}
 		at.Value = truthOf(pages)
 	}
