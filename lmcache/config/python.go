@@ -86,6 +86,8 @@ func truth(v any) bool {
 		return len(v) > 0
 	case dict:
 		return len(v) > 0
+	case map[string]any: // as it is published
+		return len(v) > 0
 	case []int64:
 		return len(v) > 0
 	}

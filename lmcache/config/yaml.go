@@ -76,11 +76,8 @@ func readFile(name string, b []byte) (entries []entry, repeated []Problem, err e
 		return nil, nil, err
 	}
 	for _, p := range pairs {
-		key, err := r.value(p[0])
+		key, err := r.key(p[0])
 		if err != nil {
-			return nil, nil, err
-		}
-		if key, err = hashable(r, p[0], key); err != nil {
 			return nil, nil, err
 		}
 		value, err := r.value(p[1])
@@ -212,11 +209,8 @@ func (r *reader) value(n *yaml.Node) (any, error) {
 		}
 		d := dict{}
 		for _, p := range pairs {
-			key, err := r.value(p[0])
+			key, err := r.key(p[0])
 			if err != nil {
-				return nil, err
-			}
-			if key, err = hashable(r, p[0], key); err != nil {
 				return nil, err
 			}
 			value, err := r.value(p[1])
@@ -230,15 +224,16 @@ func (r *reader) value(n *yaml.Node) (any, error) {
 	return nil, fmt.Errorf("%s: not a value", r.line(n))
 }
 
-// hashable returns a key that can be compared, or an error for one that Python takes for no key.
-func hashable(r *reader, n *yaml.Node, key any) (any, error) {
+// key returns a key that can be compared, or an error for one that Python takes for no key.
+func (r *reader) key(n *yaml.Node) (any, error) {
+	key, err := r.value(n)
 	switch key := key.(type) {
 	case []any, dict:
 		return nil, fmt.Errorf("%s: a list or a mapping is no key", r.line(n))
 	case *big.Int:
 		return key.String(), nil
 	}
-	return key, nil
+	return key, err
 }
 
 // tagged reads a value with a tag of its own.
