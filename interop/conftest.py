@@ -6,6 +6,7 @@ import importlib.metadata
 import itertools
 import os
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -84,6 +85,18 @@ def closing():
     """Closes what is registered with it, last first, also when the test failed."""
     with contextlib.ExitStack() as stack:
         yield lambda thing: stack.enter_context(contextlib.closing(thing))
+
+
+@pytest.fixture(scope="session")
+def redis_package():
+    """The folder of the package redis-server, and the environment in which its programs run."""
+    packages = ["redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1"]
+    done = subprocess.run([HERE.parent / "scripts" / "fetch-package.sh", *packages], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("no redis-server: " + done.stderr)
+    folder = pathlib.Path(done.stdout.strip())
+    libraries = sorted({str(p.parent) for p in folder.rglob("*.so*")})
+    return folder, {**os.environ, "PATH": "%s:%s" % (folder / "usr/bin", os.environ["PATH"]), "LD_LIBRARY_PATH": ":".join(libraries)}
 
 
 @pytest.fixture

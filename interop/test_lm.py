@@ -20,6 +20,7 @@ import threading
 import time
 
 import pytest
+from ports import free_ports
 
 HERE = pathlib.Path(__file__).resolve().parent
 CASES = int(20_000 * float(os.environ.get("RINGCACHE_INTEROP_SCALE", "1")))
@@ -35,12 +36,6 @@ def has_lm():
 
 
 pytestmark = pytest.mark.skipif(not has_lm(), reason="no lmcache with lm:// on PYTHONPATH; the top of this file has the commands")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def connect(port):
@@ -63,7 +58,7 @@ def wait(process, port):
 def ports(tmp_path_factory):
     """The ports of LMCache's server and of ours."""
     folder = tmp_path_factory.mktemp("lm")
-    stock, ours = free_port(), free_port()
+    stock, ours = free_ports(2)
     env = {**os.environ, "LMCACHE_LOG_LEVEL": "ERROR", "LMCACHE_TRACK_USAGE": "false"}
     with open(folder / "stock", "wb") as a, open(folder / "ours", "wb") as b:
         processes = [

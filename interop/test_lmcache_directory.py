@@ -7,7 +7,6 @@ has the commands. Each part is skipped with the other release.
 import json
 import pathlib
 import shutil
-import socket
 import subprocess
 import time
 import types
@@ -15,22 +14,13 @@ import urllib.request
 
 import pytest
 from lmcache_release import installed
+from ports import free_ports
 
 HERE = pathlib.Path(__file__).resolve().parent
 SECONDS = 120
 
 pytestmark = pytest.mark.skipif(not installed() or shutil.which("go") is None,
                                 reason="no lmcache on PYTHONPATH, or no go to build the program with")
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def wait(ready, what):

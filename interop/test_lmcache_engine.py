@@ -10,7 +10,6 @@ Needs an environment of setup.sh and a release of lmcache of e2e/lmcache.sh; scr
 """
 
 import base64
-import glob
 import json
 import os
 import pathlib
@@ -24,6 +23,7 @@ import traceback
 
 import pytest
 from lmcache_release import installed
+from ports import free_ports
 
 HERE = pathlib.Path(__file__).resolve().parent
 CHUNK, BLOCK, BLOCKS, LAYERS, HEADS, HEAD = 8, 4, 24, 3, 2, 4
@@ -32,7 +32,7 @@ PATIENCE = 600
 
 
 @pytest.mark.parametrize("medium", ["folder", "redis"])
-def test_both_ways(tmp_path, medium):
+def test_both_ways(tmp_path, medium, request):
     if not installed():
         pytest.skip("no lmcache on PYTHONPATH; the top of this file has the commands")
     if shutil.which("go") is None:
@@ -42,7 +42,7 @@ def test_both_ways(tmp_path, medium):
     env = {**os.environ, "PYTHONHASHSEED": "0", "LMCACHE_LOG_LEVEL": "ERROR", "LMCACHE_TRACK_USAGE": "false", "VLLM_LOGGING_LEVEL": "ERROR"}
     address, redis = "", None
     if medium == "redis":
-        address, redis = start_redis(tmp_path)
+        address, redis = start_redis(request.getfixturevalue("redis_package"), tmp_path)
     try:
         with open(tmp_path / "log", "w") as log:
             done = subprocess.run([sys.executable, __file__, program, tmp_path, address], env=env, stdout=log, stderr=subprocess.STDOUT, timeout=PATIENCE)
@@ -56,14 +56,11 @@ def test_both_ways(tmp_path, medium):
     assert "retrieved: 12 of 12" in text
 
 
-def start_redis(folder):
-    packages = ["redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1"]
-    fetched = subprocess.run([HERE.parent / "scripts" / "fetch-package.sh", *packages], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    server = subprocess.Popen([fetched + "/usr/bin/redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder],
-                              stdout=subprocess.DEVNULL, env={**os.environ, "LD_LIBRARY_PATH": ":".join(glob.glob(fetched + "/usr/lib/*"))})
+def start_redis(package, folder):
+    programs, env = package
+    [port] = free_ports(1)
+    server = subprocess.Popen([programs / "usr/bin/redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder],
+                              stdout=subprocess.DEVNULL, env=env)
 
     def listens():
         assert server.poll() is None, "redis-server has ended"
@@ -73,8 +70,8 @@ def start_redis(folder):
     return "redis://127.0.0.1:%d" % port, server
 
 
-def mine():
-    """LMCache's classes, and the connector, as a namespace."""
+def load_lmcache():
+    """Returns torch, and LMCache's engine with a connector for tensors of the CPU."""
     import torch
     try:
         from lmcache.inprocess.v1 import cache_engine, token_database
@@ -174,7 +171,7 @@ def mine():
 
 
 def main(program, folder, redis):
-    torch, Engine = mine()
+    torch, Engine = load_lmcache()
     r = random.Random(32)
     shape = {"NL_X_TWO_NB_BS_NH_HS": (2, BLOCKS, BLOCK, HEADS, HEAD), "NL_X_NB_TWO_BS_NH_HS": (BLOCKS, 2, BLOCK, HEADS, HEAD), "NL_X_NB_BS_HS": (BLOCKS, BLOCK, HEAD)}
 

@@ -17,7 +17,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ import uuid
 
 import pytest
 from lmcache_release import installed
+from ports import free_ports
 
 PATIENCE = 600
 CHUNK = 64
@@ -42,16 +42,6 @@ OWN = ("GET / — service", "GET /config", "GET /env", "GET /loglevel", "GET /th
 
 pytestmark = pytest.mark.skipif(not installed(),
                                 reason="no lmcache on PYTHONPATH; the top of this file has the commands")
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 class Server:

@@ -19,20 +19,14 @@ import time
 
 import pytest
 from lmcache_release import installed
+from ports import free_ports
 
-HERE = pathlib.Path(__file__).resolve().parent
 CASES = int(1_000 * float(os.environ.get("RINGCACHE_INTEROP_SCALE", "1")))
 SEED = int(os.environ.get("RINGCACHE_INTEROP_SEED", "20261127"))
 PATIENCE = 600
 OWN_TEST = "tests/v1/distributed/test_resp_l2_adapter_integration.py"
 
 pytestmark = pytest.mark.skipif(not installed(), reason="no lmcache on PYTHONPATH; the top of this file has the commands")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def wait(process, port):
@@ -46,22 +40,10 @@ def wait(process, port):
 
 
 @pytest.fixture(scope="module")
-def redis_package():
-    """The folder of the package redis-server, and the environment in which its programs run."""
-    done = subprocess.run([HERE.parent / "scripts" / "fetch-package.sh", "redis-server", "redis-tools", "libjemalloc2", "liblzf1", "libatomic1"],
-                          capture_output=True, text=True)
-    if done.returncode:
-        pytest.skip("no redis-server: " + done.stderr)
-    folder = pathlib.Path(done.stdout.strip())
-    libraries = sorted({str(p.parent) for p in folder.rglob("*.so*")})
-    return folder, {**os.environ, "PATH": "%s:%s" % (folder / "usr/bin", os.environ["PATH"]), "LD_LIBRARY_PATH": ":".join(libraries)}
-
-
-@pytest.fixture(scope="module")
 def ports(redis_package, tmp_path_factory):
     """The ports of redis-server and of ours."""
     root = tmp_path_factory.mktemp("resp")
-    stock, ours = free_port(), free_port()
+    stock, ours = free_ports(2)
     folder, env = redis_package
     with open(root / "stock", "wb") as a, open(root / "ours", "wb") as b:
         processes = [

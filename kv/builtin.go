@@ -15,7 +15,9 @@ type sipKey struct{ k0, k1 uint64 }
 func pythonSeed(seed string) (sipKey, error) {
 	n, err := strconv.ParseUint(seed, 10, 32)
 	if err != nil || seed[0] == '+' {
-		return sipKey{}, fmt.Errorf("scheme: %s needs a PYTHONHASHSEED of 0 to %d, not %q: set it to the same number for all engines, and give it as Seed",
+		return sipKey{}, fmt.Errorf(
+			"scheme: %s needs a PYTHONHASHSEED of 0 to %d, not %q: "+
+				"set it to the same number for all engines, and give it as Seed",
 			Builtin, uint32(1<<32-1), seed)
 	}
 	if n == 0 {

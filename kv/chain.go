@@ -22,8 +22,9 @@ type Chain struct {
 // NewChain returns a chain without chunks.
 func (h *Hasher) NewChain() *Chain { return &Chain{hasher: h} }
 
-// Set makes c the chain of these packed tokens, from the first token of the request on. Chunks that c has already are
-// compared, not hashed. Tokens behind the last whole chunk are left out, but see [Scheme].KeepTail. packed is not kept.
+// Set makes c the chain of these packed tokens, from the first token of the request on. Chunks that c has
+// already are compared, not hashed. Tokens behind the last whole chunk are left out, but see
+// [Scheme].KeepTail. packed is not kept.
 func (c *Chain) Set(packed []byte) error {
 	s := c.hasher.pool.Get().(*scratch)
 	defer c.hasher.pool.Put(s)

@@ -87,7 +87,8 @@ func TestChainsMeetOnlyInEqualPrefixes(t *testing.T) {
 	})
 }
 
-// TestSetHashesOnlyWhatDiffers: what a chain has already is not hashed again. A hash that was changed on purpose shows it.
+// TestSetHashesOnlyWhatDiffers: what a chain has already is not hashed again. A hash that was changed on
+// purpose shows it.
 func TestSetHashesOnlyWhatDiffers(t *testing.T) {
 	chain := newHasher(t, Scheme{ChunkTokens: 2}).NewChain()
 	require.NoError(t, chain.SetTokens([]int64{1, 2, 3, 4}))

@@ -13,10 +13,11 @@ const (
 	flopsPerNano  = 0.4 * 989e12 / 1e9
 )
 
-// Cost estimates the time to compute the KV of a chunk of a group again, for which all tokens in front of it are there.
-// The work of a token grows with its position, since it attends to all tokens in front, or to those in its window: behind
-// 30,000 tokens a chunk costs twice what the first one does. Only how such costs compare matters to who evicts by them,
-// and a layout does not tell the width of the model nor its device: they are those of one model, layer by layer.
+// Cost estimates the time to compute the KV of a chunk of a group again, for which all tokens in front of it
+// are there. The work of a token grows with its position, since it attends to all tokens in front, or to
+// those in its window: behind 30,000 tokens a chunk costs twice what the first one does. Only how such costs
+// compare matters to who evicts by them, and a layout does not tell the width of the model nor its device:
+// they are those of one model, layer by layer.
 func (l Layout) Cost(group, chunk int) time.Duration {
 	g := l.Groups[group]
 	tokens := float64(l.ChunkTokens)

@@ -23,8 +23,8 @@ func objectKeys() *rapid.Generator[ObjectKey] {
 	})
 }
 
-// TestObjectKeysRoundTrip: what is valid has a text that is read as the same key, and a file as well unless its model has
-// -SEP-. What is not valid has none.
+// TestObjectKeysRoundTrip: what is valid has a text that is read as the same key, and a file as well unless
+// its model has -SEP-. What is not valid has none.
 func TestObjectKeysRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := objectKeys().Draw(t, "key")

@@ -113,11 +113,12 @@ func (g Group) Shape() []int {
 	return shape
 }
 
-// Space returns the Space that the objects of one worker, group and salt have in package tier, where their names are
-// the hexadecimal hashes of their chunks, and the parent of each is the chunk in front of it. A space is readable
-// parts, and the first 128 bits of a SHA-256 of the whole layout, as in
-// "kv.Qwen3-8B.worker0of2.group0.54998c34ef5ba11bc332b0a8cf866294": ASCII letters, digits and "-", "_", ".", which begin
-// none. It is part of what lies on disks, so it stays the same in every release; docs/format.md has its bytes.
+// Space returns the Space that the objects of one worker, group and salt have in package tier, where their
+// names are the hexadecimal hashes of their chunks, and the parent of each is the chunk in front of it. A
+// space is readable parts, and the first 128 bits of a SHA-256 of the whole layout, as in
+// "kv.Qwen3-8B.worker0of2.group0.54998c34ef5ba11bc332b0a8cf866294": ASCII letters, digits and "-", "_", ".",
+// which begin none. It is part of what lies on disks, so it stays the same in every release; docs/format.md
+// has its bytes.
 func (l Layout) Space(worker, group int, salt string) (string, error) {
 	if err := l.check(); err != nil {
 		return "", invalid(err)
@@ -156,8 +157,8 @@ func (l Layout) Space(worker, group int, salt string) (string, error) {
 		worker, l.World, group, hex.EncodeToString(sum[:16])), nil
 }
 
-// SpacePrefix begins the spaces of all layouts, and those of the blocks that vLLM's own connector stores, so that KV can be
-// told from other objects of a store.
+// SpacePrefix begins the spaces of all layouts, and those of the blocks that vLLM's own connector stores, so
+// that KV can be told from other objects of a store.
 const SpacePrefix = "kv."
 
 // AlignChunk returns the number of tokens of a chunk for an engine whose blocks have so many: the least multiple of

@@ -6,15 +6,16 @@ import "fmt"
 // false when it is called. For a group without a window, what follows the first miss does not matter.
 type Exists func(group, worker, first int, found []bool) error
 
-// LongestPrefix returns how many chunks from 0 on can be loaded, of a request with end chunks whose first start ones the
-// engine has itself. It is an absolute number, as LMCache 0.5.7 wants it: start if nothing is there, and nothing is
-// asked about the chunks in front of start. A start behind the end is the end.
+// LongestPrefix returns how many chunks from 0 on can be loaded, of a request with end chunks whose first
+// start ones the engine has itself. It is an absolute number, as LMCache 0.5.7 wants it: start if nothing is
+// there, and nothing is asked about the chunks in front of start. A start behind the end is the end.
 //
-// A prefix can be loaded if every worker has, of every group, the last chunks of it that the group's window needs:
-// windows has one number for each group, and 0 is all of them. So a prefix may fit though a shorter one does not.
+// A prefix can be loaded if every worker has, of every group, the last chunks of it that the group's window
+// needs: windows has one number for each group, and 0 is all of them. So a prefix may fit though a shorter
+// one does not.
 //
-// Exists is called once for each group and worker, groups without a window first, and only for chunks up to the longest
-// prefix that is still possible.
+// Exists is called once for each group and worker, groups without a window first, and only for chunks up to
+// the longest prefix that is still possible.
 func LongestPrefix(windows []int, workers, start, end int, exists Exists) (int, error) {
 	if len(windows) < 1 || len(windows) > maxGroups || workers < 1 || workers > maxWorld || start < 0 || end < 0 {
 		return 0, invalid(fmt.Errorf("look-up: %d groups, %d workers, chunks %d to %d", len(windows), workers, start, end))

@@ -79,7 +79,10 @@ func (s Scheme) check() error {
 	case SHA256CBOR:
 	case XXHashCBOR:
 		if s.Seed == "" {
-			return fmt.Errorf("scheme: without a seed, %s is random in each process: set PYTHONHASHSEED to the same for all engines, and give it as Seed", XXHashCBOR)
+			return fmt.Errorf(
+				"scheme: without a seed, %s is random in each process: "+
+					"set PYTHONHASHSEED to the same for all engines, and give it as Seed",
+				XXHashCBOR)
 		}
 	case Builtin:
 		if !s.Legacy {

@@ -12,9 +12,9 @@ import (
 
 const tagPrefix = "lmcache.tag."
 
-// ParseTags returns the tags among the options of a request: those whose names begin with lmcache.tag., in their order.
-// options is the JSON object in which LMCache's look-ups have them, or empty. A number, a truth value and null become
-// the texts that Python has for them; other values can't be part of a key.
+// ParseTags returns the tags among the options of a request: those whose names begin with lmcache.tag., in
+// their order. options is the JSON object in which LMCache's look-ups have them, or empty. A number, a truth
+// value and null become the texts that Python has for them; other values can't be part of a key.
 func ParseTags(options []byte) ([]Tag, error) {
 	if len(options) == 0 {
 		return nil, nil

@@ -21,11 +21,13 @@ type TokenChunk struct {
 }
 
 // NewTokenDatabase returns the database of chunks of one length, each hashed with all tokens in front of it
-// (ChunkedTokenDatabase). The scheme of h is Legacy. worker is what all keys have in common: Hash and Tags are filled in.
-// If only the first rank of a model with MLA saves (save_only_first_rank), LMCache's keys have World 1.
+// (ChunkedTokenDatabase). The scheme of h is Legacy. worker is what all keys have in common: Hash and Tags
+// are filled in. If only the first rank of a model with MLA saves (save_only_first_rank), LMCache's keys have
+// World 1.
 func NewTokenDatabase(h *Hasher, worker EngineKey) (*TokenDatabase, error) {
 	if !h.scheme.Legacy {
-		return nil, invalid(fmt.Errorf("token database: the hashes of engine keys are of the legacy form, and the scheme is not"))
+		return nil, invalid(fmt.Errorf(
+			"token database: the hashes of engine keys are of the legacy form, and the scheme is not"))
 	}
 	worker.Hash, worker.Tags = "0", nil
 	if err := worker.Validate(); err != nil {
@@ -51,10 +53,11 @@ func NewSegmentDatabase(h *Hasher, worker EngineKey, separator []int64) (*TokenD
 	return d, err
 }
 
-// Chunks returns the chunks of a request in their order. The first skip tokens are left out: LMCache's mask is False for
-// so many tokens at the front, and True behind. They are hashed all the same, as the chunks behind depend on them. skip
-// has to be a multiple of the chunk; for segments it only has to be less than the number of tokens, and the segments that
-// start in front of it are left out. tags is part of each key: the keys share the slice.
+// Chunks returns the chunks of a request in their order. The first skip tokens are left out: LMCache's mask
+// is False for so many tokens at the front, and True behind. They are hashed all the same, as the chunks
+// behind depend on them. skip has to be a multiple of the chunk; for segments it only has to be less than the
+// number of tokens, and the segments that start in front of it are left out. tags is part of each key: the
+// keys share the slice.
 //
 // A tail that is shorter than a chunk is there if the scheme has KeepTail. Segments may be empty.
 func (d *TokenDatabase) Chunks(tokens []int64, skip int, tags []Tag) ([]TokenChunk, error) {
@@ -66,7 +69,9 @@ func (d *TokenDatabase) Chunks(tokens []int64, skip int, tags []Tag) ([]TokenChu
 	}
 	size := d.hasher.scheme.ChunkTokens
 	if skip < 0 || skip%size != 0 {
-		return nil, invalid(fmt.Errorf("the first %d tokens are left out; it must be a multiple of the chunk of %d tokens", skip, size))
+		return nil, invalid(fmt.Errorf(
+			"the first %d tokens are left out; it must be a multiple of the chunk of %d tokens",
+			skip, size))
 	}
 	chain := d.hasher.NewChain()
 	if err := chain.SetTokens(tokens); err != nil {
@@ -113,13 +118,16 @@ func (d *TokenDatabase) chunk(start, end int, hash string, tags []Tag) TokenChun
 	return TokenChunk{start, end, key}
 }
 
-// split returns the segments between separators. Separators that overlap each other end a segment each, which is empty,
-// as in LMCache. But LMCache counts the tokens that they share twice then, and all segments behind are at wrong places.
+// split returns the segments between separators. Separators that overlap each other end a segment each, which
+// is empty, as in LMCache. But LMCache counts the tokens that they share twice then, and all segments behind
+// are at wrong places.
 //
 // See docs/decisions.md, "Segments are where their tokens are".
 func (d *TokenDatabase) split(tokens []int64, skip int, tags []Tag) ([]TokenChunk, error) {
 	if skip < 0 || skip >= len(tokens) {
-		return nil, invalid(fmt.Errorf("the first %d of %d tokens are left out; one at least must be left", skip, len(tokens)))
+		return nil, invalid(fmt.Errorf(
+			"the first %d of %d tokens are left out; one at least must be left",
+			skip, len(tokens)))
 	}
 	packed, err := AppendTokens(nil, tokens)
 	if err != nil {

@@ -64,7 +64,9 @@ func TestGoldenTokenDatabases(t *testing.T) {
 	require.Greater(t, len(golden.Rows), 100)
 	for _, row := range golden.Rows {
 		about := fmt.Sprintf("%+v", row)
-		h := newHasher(t, Scheme{Algorithm: row.Algorithm, ChunkTokens: row.Chunk, Seed: "0", Legacy: true, KeepTail: row.Tail})
+		h := newHasher(t, Scheme{
+			Algorithm: row.Algorithm, ChunkTokens: row.Chunk, Seed: "0", Legacy: true, KeepTail: row.Tail,
+		})
 		key := worker()
 		if row.MLA {
 			key.World = 1
@@ -85,7 +87,11 @@ func TestGoldenTokenDatabases(t *testing.T) {
 		require.NoError(t, err, about)
 		got := goldenChunks(t, chunks)
 		if slices.Equal(row.Separator, []int64{7, 7}) { // See docs/decisions.md, "Segments are where their tokens are".
-			require.Equal(t, []goldenChunk{{0, 1, row.Chunks[0].key}, {3, 3, row.Chunks[1].key}, {4, 6, row.Chunks[2].key}}, got)
+			require.Equal(t, []goldenChunk{
+				{0, 1, row.Chunks[0].key},
+				{3, 3, row.Chunks[1].key},
+				{4, 6, row.Chunks[2].key},
+			}, got)
 			continue
 		}
 		require.Equal(t, append([]goldenChunk{}, row.Chunks...), got, about)
@@ -114,23 +120,35 @@ func TestRefusedOfTokenDatabases(t *testing.T) {
 	big := []int64{1 << 32}
 	many := make([]Tag, maxTags+1)
 	for name, call := range map[string]func() error{
-		"multiprocess hashes": func() error { _, err := NewTokenDatabase(newHasher(t, Scheme{}), worker()); return err },
-		"no model":            func() error { _, err := NewTokenDatabase(d.hasher, EngineKey{World: 1, DType: "bfloat16"}); return err },
-		"no separator":        func() error { _, err := NewSegmentDatabase(d.hasher, worker(), nil); return err },
-		"separator":           func() error { _, err := NewSegmentDatabase(d.hasher, worker(), big); return err },
-		"segments of nobody":  func() error { _, err := NewSegmentDatabase(d.hasher, EngineKey{}, []int64{1}); return err },
-		"skip in a chunk":     func() error { _, err := d.Chunks(make([]int64, 9), 3, nil); return err },
-		"negative skip":       func() error { _, err := d.Chunks(make([]int64, 9), -4, nil); return err },
-		"skipped segments":    func() error { _, err := segments.Chunks([]int64{1, 2}, 2, nil); return err },
-		"negative segments":   func() error { _, err := segments.Chunks([]int64{1, 2}, -1, nil); return err },
-		"token":               func() error { _, err := d.Chunks(big, 0, nil); return err },
-		"token of a segment":  func() error { _, err := segments.Chunks(big, 0, nil); return err },
-		"tags":                func() error { _, err := d.Chunks(nil, 0, many); return err },
-		"tags of hashes":      func() error { _, err := d.Hashed(nil, nil, many); return err },
-		"other lengths":       func() error { _, err := d.Hashed([]string{"1"}, nil, nil); return err },
-		"no number":           func() error { _, err := d.Hashed([]string{"x"}, []int{1}, nil); return err },
-		"negative length":     func() error { _, err := d.Hashed([]string{"1"}, []int{-1}, nil); return err },
-		"long":                func() error { _, err := d.Hashed([]string{"1", "2"}, []int{maxLength, 1}, nil); return err },
+		"multiprocess hashes": func() error {
+			_, err := NewTokenDatabase(newHasher(t, Scheme{}), worker())
+			return err
+		},
+		"no model": func() error {
+			_, err := NewTokenDatabase(d.hasher, EngineKey{World: 1, DType: "bfloat16"})
+			return err
+		},
+		"no separator": func() error { _, err := NewSegmentDatabase(d.hasher, worker(), nil); return err },
+		"separator":    func() error { _, err := NewSegmentDatabase(d.hasher, worker(), big); return err },
+		"segments of nobody": func() error {
+			_, err := NewSegmentDatabase(d.hasher, EngineKey{}, []int64{1})
+			return err
+		},
+		"skip in a chunk":    func() error { _, err := d.Chunks(make([]int64, 9), 3, nil); return err },
+		"negative skip":      func() error { _, err := d.Chunks(make([]int64, 9), -4, nil); return err },
+		"skipped segments":   func() error { _, err := segments.Chunks([]int64{1, 2}, 2, nil); return err },
+		"negative segments":  func() error { _, err := segments.Chunks([]int64{1, 2}, -1, nil); return err },
+		"token":              func() error { _, err := d.Chunks(big, 0, nil); return err },
+		"token of a segment": func() error { _, err := segments.Chunks(big, 0, nil); return err },
+		"tags":               func() error { _, err := d.Chunks(nil, 0, many); return err },
+		"tags of hashes":     func() error { _, err := d.Hashed(nil, nil, many); return err },
+		"other lengths":      func() error { _, err := d.Hashed([]string{"1"}, nil, nil); return err },
+		"no number":          func() error { _, err := d.Hashed([]string{"x"}, []int{1}, nil); return err },
+		"negative length":    func() error { _, err := d.Hashed([]string{"1"}, []int{-1}, nil); return err },
+		"long": func() error {
+			_, err := d.Hashed([]string{"1", "2"}, []int{maxLength, 1}, nil)
+			return err
+		},
 	} {
 		require.ErrorIs(t, call(), fs.ErrInvalid, name)
 	}
@@ -143,9 +161,11 @@ func TestParseTags(t *testing.T) {
 	for options, want := range map[string][]Tag{
 		``:   nil,
 		`{}`: nil,
-		`{"lmcache.skip_save": true, "lmcache.tag.b": "2", "x": {"lmcache.tag.no": [1]}, "lmcache.tag.a": "é%1"}`: {{"b", "2"}, {"a", "é%1"}},
-		`{"lmcache.tag.a": 1, "lmcache.tag.b": 1e+16, "lmcache.tag.c": null, "lmcache.tag.d": false, "lmcache.tag.a": true}`: {
-			{"a", "True"}, {"b", "1e+16"}, {"c", "None"}, {"d", "False"}},
+		`{"lmcache.skip_save": true, "lmcache.tag.b": "2", "x": {"lmcache.tag.no": [1]}, "lmcache.tag.a": "é%1"}`: {
+			{"b", "2"}, {"a", "é%1"},
+		},
+		`{"lmcache.tag.a": 1, "lmcache.tag.b": 1e+16, "lmcache.tag.c": null, "lmcache.tag.d": false, ` +
+			`"lmcache.tag.a": true}`: {{"a", "True"}, {"b", "1e+16"}, {"c", "None"}, {"d", "False"}},
 	} {
 		got, err := ParseTags([]byte(options))
 		require.NoError(t, err, options)
@@ -158,7 +178,8 @@ func TestParseTags(t *testing.T) {
 	}
 	many.WriteString("}")
 	for _, options := range []string{
-		`[]`, `"x"`, `{`, `{"a"`, `{"a":}`, `{} {}`, `{}}`, `{}]`, `{"lmcache.tag.a": []}`, `{"lmcache.tag.a": {}}`, `{"lmcache.tag.a": "b@c"}`,
+		`[]`, `"x"`, `{`, `{"a"`, `{"a":}`, `{} {}`, `{}}`, `{}]`,
+		`{"lmcache.tag.a": []}`, `{"lmcache.tag.a": {}}`, `{"lmcache.tag.a": "b@c"}`,
 		`{"lmcache.tag.a%": "b"}`, `{"lmcache.tag.a": NaN}`, `{1: 2}`, many.String(),
 	} {
 		_, err := ParseTags([]byte(options))
@@ -166,12 +187,15 @@ func TestParseTags(t *testing.T) {
 	}
 }
 
-// TestPeersThatDisagree: whoever hashes otherwise is found, and what PYTHONHASHSEED it has is said if it is a usual one.
+// TestPeersThatDisagree: whoever hashes otherwise is found, and what PYTHONHASHSEED it has is said if it is a
+// usual one.
 func TestPeersThatDisagree(t *testing.T) {
 	tokens := []int64{1, 2, 3, 4}
 	schemes := []Scheme{
-		{Algorithm: Builtin, Seed: "0"}, {Algorithm: Builtin, Seed: "42"}, {Algorithm: SHA256CBOR}, {Algorithm: SHA256CBOR, Seed: "0"},
-		{Algorithm: XXHashCBOR, Seed: "random"}, {Algorithm: SHA256CBOR, Seed: "nobody else has it"}, {Algorithm: Builtin, Seed: "987654"},
+		{Algorithm: Builtin, Seed: "0"}, {Algorithm: Builtin, Seed: "42"},
+		{Algorithm: SHA256CBOR}, {Algorithm: SHA256CBOR, Seed: "0"},
+		{Algorithm: XXHashCBOR, Seed: "random"},
+		{Algorithm: SHA256CBOR, Seed: "nobody else has it"}, {Algorithm: Builtin, Seed: "987654"},
 	}
 	for i := range schemes {
 		schemes[i].Legacy, schemes[i].ChunkTokens = true, len(tokens)

@@ -74,7 +74,14 @@ var floors = [][]string{
 	{"fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/explore", "fuzz/linear", "fuzz/fault", "fuzz/corpus"},
 	{"fuzz/system"},
 	{"internal/soak"}, // a program
-	{"cmd/ringcache", "examples", "examples/demo", "examples/customserver", "examples/embedding", "examples/frontend", "examples/tiers", "interop/lockstep", "interop/encoder", "interop/kv", "interop/lm", "interop/lmcacheengine", "interop/lookup", "interop/e2e", "scripts/wiregen"},
+	{
+		"cmd/ringcache",
+		"examples", "examples/demo", "examples/customserver", "examples/embedding", "examples/frontend",
+		"examples/tiers",
+		"interop/lockstep", "interop/encoder", "interop/kv", "interop/lm", "interop/lmcacheengine", "interop/lookup",
+		"interop/e2e",
+		"scripts/wiregen",
+	},
 }
 
 // source is one Go file with what it imports.

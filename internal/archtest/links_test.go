@@ -24,8 +24,8 @@ var (
 	waiting = append([]string{"golang.org/x/sync"}, msgpack...)
 	redis   = append([]string{"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sync"}, system...)
 	chunks  = []string{"github.com/fxamacker/cbor/v2", "github.com/x448/float16", "github.com/zeebo/xxh3", "github.com/zeebo/blake3", "lukechampine.com/blake3", "github.com/klauspost/cpuid/v2"}
-	// What only an operator's daemon links: metrics, the file of its configuration, systemd's notifications, and gRPC and
-	// ZeroMQ for clients of LMCache.
+	// What only an operator's daemon links: metrics, the file of its configuration, systemd's notifications,
+	// and gRPC and ZeroMQ for clients of LMCache.
 	serving = slices.Concat(redis, msgpack, chunks, []string{
 		"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc", "golang.org/x/net", "golang.org/x/text",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs",
@@ -33,7 +33,10 @@ var (
 		"github.com/coreos/go-systemd/v22", "go.yaml.in/yaml/v3", "github.com/go-zeromq/zmq4",
 	})
 	sockets = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/text"}, waiting...)
-	events  = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/sync", "golang.org/x/text", "github.com/tinylib/msgp", "github.com/philhofer/fwd"}, chunks...)
+	events  = append([]string{
+		"github.com/go-zeromq/zmq4", "golang.org/x/sync", "golang.org/x/text",
+		"github.com/tinylib/msgp", "github.com/philhofer/fwd",
+	}, chunks...)
 
 	lookup = slices.DeleteFunc(slices.Concat(sockets, chunks), func(m string) bool { return m == "golang.org/x/sys" })
 
@@ -100,9 +103,9 @@ type listed struct {
 	Module     *struct{ Path string }
 }
 
-// TestPackagesLinkOnlyTheirModules asks the go command what is linked with every
-// package, through any number of imports: no command-line
-// library, gRPC and Prometheus for daemon alone, Redis for tier/redis and what stands on it, and exactly what the table has.
+// TestPackagesLinkOnlyTheirModules asks the go command what is linked with every package, through any number
+// of imports: no command-line library, gRPC and Prometheus for daemon alone, Redis for tier/redis and what
+// stands on it, and exactly what the table has.
 func TestPackagesLinkOnlyTheirModules(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Deps,Module", "./...")
 	cmd.Dir = filepath.Join("..", "..")
@@ -153,7 +156,10 @@ func TestModuleRequiresOnlyWhatPackagesUse(t *testing.T) {
 		"github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak",
 		"github.com/vmihailenco/msgpack/v5", // of the codec, and for interop/lockstep
 	}
-	programs := []string{"github.com/alecthomas/kong", "github.com/schollz/progressbar/v3", "golang.org/x/term", "charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}
+	programs := []string{
+		"github.com/alecthomas/kong", "github.com/schollz/progressbar/v3", "golang.org/x/term",
+		"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi",
+	}
 	cmd := exec.Command("go", "mod", "edit", "-json")
 	cmd.Dir = filepath.Join("..", "..")
 	out, err := cmd.Output()

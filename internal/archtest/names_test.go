@@ -31,15 +31,17 @@ const (
 	// daemon from its start. tier.Copy, with Copied, fills a level that is new; ErrPath and Indexed of disk
 	// tell objects from what else lies there. preprocess makes items from photos: it was an example, whose
 	// names were not counted. tier.Account, with Charge, LeaseSummary and WriteTime, in place of a second
-	// record of leases above the memory level. kv is a capability: chunk hashes, LMCache's keys, what makes bytes fit,
-	// and the longest prefix. TokenDatabase and ParseTags are those of LMCache's in-process engine, kv/flow is what its
-	// connector decides, kv/paged and lmcache/engine move its KV: 11 layouts and 4 formats have a name each.
-	// lmcache/lookup is its scheduler's wire, and lmcache/config its options and what they mean here. lmcache/lm is a
-	// protocol with a name for each of its commands, codes and forms, lmcache/resp a server for clients of Redis.
-	// kv/directory knows who holds which chunks, and lmcache/controller, lmcache/coordinator and lmcache/kvevents are the
-	// wires by which engines report it; kvevents.Handler is for routers without Go. blend, with blend/rope,
-	// blend/transformer and blend/chunks, is a capability of its own: KV that is not a prefix. inspect and daemon/doctor are one: what operators see of segments and machines, each
-	// state of a segment and an object has a name; with what inspect needs of tier/memory and of the daemon's Config.
+	// record of leases above the memory level. kv is a capability: chunk hashes, LMCache's keys, what makes
+	// bytes fit, and the longest prefix. TokenDatabase and ParseTags are those of LMCache's in-process
+	// engine, kv/flow is what its connector decides, kv/paged and lmcache/engine move its KV: 11 layouts and
+	// 4 formats have a name each. lmcache/lookup is its scheduler's wire, and lmcache/config its options and
+	// what they mean here. lmcache/lm is a protocol with a name for each of its commands, codes and forms,
+	// lmcache/resp a server for clients of Redis. kv/directory knows who holds which chunks, and
+	// lmcache/controller, lmcache/coordinator and lmcache/kvevents are the wires by which engines report it;
+	// kvevents.Handler is for routers without Go. blend, with blend/rope, blend/transformer and blend/chunks,
+	// is a capability of its own: KV that is not a prefix. inspect and daemon/doctor are one: what operators
+	// see of segments and machines, each state of a segment and an object has a name; with what inspect needs
+	// of tier/memory and of the daemon's Config.
 	topLevelLimit    = 755
 	withMethodsLimit = 1379
 )

@@ -14,20 +14,23 @@ import (
 // Flow is the calls of one scheduler, and their results.
 type Flow struct {
 	Options flow.Options
-	Ops     []struct {
-		Op       string
-		Request  flow.Request
-		Computed int
-		Asked    []int64 // of the look-up; nil if it was known
-		Stored   *int    // what it found; nil if it goes on
-		N        *int
-		Capped   bool // LMCache's N is another one than it takes then
-		External int
-		First    []flow.Scheduled
-		Running  []flow.Scheduled
-		Metas    []step
-		ID       string
-	}
+	Ops     []call
+}
+
+// call is a call of the scheduler, and its result.
+type call struct {
+	Op       string
+	Request  flow.Request
+	Computed int
+	Asked    []int64 // of the look-up; nil if it was known
+	Stored   *int    // what it found; nil if it goes on
+	N        *int
+	Capped   bool // LMCache's N is another one than it takes then
+	External int
+	First    []flow.Scheduled
+	Running  []flow.Scheduled
+	Metas    []step
+	ID       string
 }
 
 // step is what a worker does for a request. Load and Save are nil if it copies nothing.
@@ -59,18 +62,7 @@ func Check(text []byte) (calls int, err error) {
 		switch op.Op {
 		case "matched":
 			stored, asked = op.Stored, nil
-			var n int
-			n, err = s.Matched(op.Request, op.Computed)
-			switch {
-			case op.N == nil:
-				if errors.Is(err, flow.ErrPending) {
-					err = nil
-				} else {
-					err = fmt.Errorf("%d, %w; LMCache waits", n, err)
-				}
-			case err == nil && n != *op.N && !op.Capped:
-				err = fmt.Errorf("%d tokens, LMCache %d", n, *op.N)
-			}
+			err = op.matched(s.Matched(op.Request, op.Computed))
 			if err == nil && !reflect.DeepEqual(asked, op.Asked) {
 				err = fmt.Errorf("looked up %v, LMCache %v", asked, op.Asked)
 			}
@@ -93,6 +85,19 @@ func Check(text []byte) (calls int, err error) {
 		}
 	}
 	return len(f.Ops), nil
+}
+
+// matched compares the result of Matched.
+func (c call) matched(n int, err error) error {
+	switch {
+	case c.N != nil && err == nil && n != *c.N && !c.Capped:
+		return fmt.Errorf("%d tokens, LMCache %d", n, *c.N)
+	case c.N != nil:
+		return err
+	case errors.Is(err, flow.ErrPending):
+		return nil
+	}
+	return fmt.Errorf("%d, %w; LMCache waits", n, err)
 }
 
 func (f *Flow) compare(metas []*flow.Meta, want []step) error {

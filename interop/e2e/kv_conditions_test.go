@@ -22,8 +22,8 @@ type kvReference struct {
 	known map[string][]uint32
 }
 
-// TestKVConditions: engines with LMCache under conditions other than those of TestKV: tokens stay those of an engine that
-// computes all, hits are what they should be, and no lease is left.
+// TestKVConditions: engines with LMCache under conditions other than those of TestKV: tokens stay those of an
+// engine that computes all, hits are what they should be, and no lease is left.
 func TestKVConditions(t *testing.T) {
 	r := &kvReference{plain: newKV(t, "", nil, "--max-tokens", "40"), known: map[string][]uint32{}}
 	for _, c := range []struct {
@@ -132,8 +132,8 @@ func testKVFaults(t *testing.T, r *kvReference, url string) {
 			close(over)
 		})
 		for n, stopped := uint64(0), true; stopped; n++ {
-			// Each has prompts of its own: what a look-up finds that was made now, and is answered when the engine waits
-			// no more, is locked until the time of the lock ends.
+			// Each has prompts of its own: what a look-up finds that was made now, and is answered when the
+			// engine waits no more, is locked until the time of the lock ends.
 			var requests [2][]kvRequest
 			for j, e := range both {
 				requests[j] = salted("", kvPrompt(200, 1000*uint64(i+1)+2*n+uint64(j)))
@@ -155,8 +155,8 @@ func testKVFaults(t *testing.T, r *kvReference, url string) {
 		s.leaseless()
 	}
 
-	// From here on nothing fails that a look-up has found. Above, the half of an engine that loads may notice later than
-	// the one that looks up that the server is there again: LMCache fails the load itself then.
+	// From here on nothing fails that a look-up has found. Above, the half of an engine that loads may notice
+	// later than the one that looks up that the server is there again: LMCache fails the load itself then.
 	failed := make([]int, len(both))
 	for i, e := range both {
 		failed[i] = strings.Count(e.words(), "KV load failure")
@@ -216,8 +216,8 @@ func testKVFaults(t *testing.T, r *kvReference, url string) {
 	}
 }
 
-// small is an engine that has KV blocks for three of four prompts of 200 tokens, and has to preempt the third when their
-// answers grow.
+// small is an engine that has KV blocks for three of four prompts of 200 tokens, and has to preempt the third
+// when their answers grow.
 var small = []string{"--max-tokens", "40", "--set", "num_gpu_blocks_override=22", "--set", "max_model_len=640"}
 
 // preempts has an engine answer four prompts at once, twice.

@@ -56,8 +56,8 @@ func newStockServer(t testing.TB, release, folder string) (*process, string) {
 	return p, "grpc://127.0.0.1:" + ports[0]
 }
 
-// TestKVMigrate: what LMCache's own server has in a folder is copied for the daemon: an engine that never had the prompt
-// loads it, and its tokens are equal.
+// TestKVMigrate: what LMCache's own server has in a folder is copied for the daemon: an engine that never had
+// the prompt loads it, and its tokens are equal.
 func TestKVMigrate(t *testing.T) {
 	folder, err := os.MkdirTemp("", "kv") // short, as paths of sockets have to be
 	require.NoError(t, err)

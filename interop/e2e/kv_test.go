@@ -55,7 +55,8 @@ func newLMCacheAs(t testing.TB, role, release, url string, flags ...string) *kvE
 	}, flags...)
 }
 
-// newKV starts an engine with a kv_transfer_config, whose packages are in a folder; without a config nobody shares its KV.
+// newKV starts an engine with a kv_transfer_config, whose packages are in a folder; without a config nobody
+// shares its KV.
 func newKV(t testing.TB, packages string, config map[string]any, flags ...string) *kvEngine {
 	t.Helper()
 	k := kind{newest, "llava"}
@@ -152,7 +153,8 @@ func kvPrompt(n int, seed uint64) []uint32 {
 	return out
 }
 
-// kvPlan is what engines are asked, and how many tokens of each prompt the second engine and later ones do not compute.
+// kvPlan is what engines are asked, and how many tokens of each prompt the second engine and later ones do
+// not compute.
 var kvPlan = []struct {
 	prompts [][]uint32
 	cached  []int
@@ -184,9 +186,10 @@ var kvComputed struct {
 	right [][]kvAnswer
 }
 
-// TestKV: engines with LMCache of two releases share KV through the daemon: a second engine need not compute what the first
-// one has, also when the daemon was killed meanwhile; and each token is that of an engine that computes all of it. By TCP the
-// daemon does not know whose processes engines are, so the engine that stores first is the one that has it.
+// TestKV: engines with LMCache of two releases share KV through the daemon: a second engine need not compute
+// what the first one has, also when the daemon was killed meanwhile; and each token is that of an engine that
+// computes all of it. By TCP the daemon does not know whose processes engines are, so the engine that stores
+// first is the one that has it.
 func TestKV(t *testing.T) {
 	right := kvRight(t)
 	folder, err := os.MkdirTemp("", "kv") // short, as paths of sockets have to be

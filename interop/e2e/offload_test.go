@@ -73,9 +73,10 @@ func recovered(t testing.TB, e *kvEngine, right [][]kvAnswer, step int) {
 	}
 }
 
-// TestOffload: engines share KV through the daemon by vLLM's own connector and our spec. A second engine loads from its first
-// request on what the first one has stored. The daemon is killed between requests, between the pin for a load and the
-// load, and in front of a store, and all that is in memory is lost; each token is that of an engine that computes all.
+// TestOffload: engines share KV through the daemon by vLLM's own connector and our spec. A second engine
+// loads from its first request on what the first one has stored. The daemon is killed between requests,
+// between the pin for a load and the load, and in front of a store, and all that is in memory is lost;
+// each token is that of an engine that computes all.
 func TestOffload(t *testing.T) {
 	right := kvRight(t)
 	s := newCacheServer(t, "--disk", t.TempDir())
@@ -145,8 +146,8 @@ func TestOffload(t *testing.T) {
 	s.leaseless()
 }
 
-// TestOffloadWithoutRoom: an engine that is short of blocks and a memory smaller than its prompts change no token, and leave no
-// lease. What is there is a prefix: no prompt evicts its own head.
+// TestOffloadWithoutRoom: an engine that is short of blocks and a memory smaller than its prompts change no
+// token, and leave no lease. What is there is a prefix: no prompt evicts its own head.
 func TestOffloadWithoutRoom(t *testing.T) {
 	right := kvRight(t)
 	s := newCacheServer(t, "--size", "2MiB")

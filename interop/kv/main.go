@@ -1,6 +1,6 @@
-// Command kv is the Go half of the interop test of package kv: each line of JSON on its input is a case with what
-// LMCache made of it. It writes how many cases were equal and how many both refused, and the first that differ, and ends
-// with status 1 if any does.
+// Command kv is the Go half of the interop test of package kv: each line of JSON on its input is a case with
+// what LMCache made of it. It writes how many cases were equal and how many both refused, and the first that
+// differ, and ends with status 1 if any does.
 package main
 
 import (
@@ -130,7 +130,9 @@ func (c tested) run() (got, want []string, err error) {
 }
 
 func (c tested) database() ([]string, error) {
-	h, err := kv.NewHasher(kv.Scheme{Algorithm: c.Algorithm, ChunkTokens: c.Chunk, Seed: "0", Legacy: true, KeepTail: c.Tail})
+	h, err := kv.NewHasher(kv.Scheme{
+		Algorithm: c.Algorithm, ChunkTokens: c.Chunk, Seed: "0", Legacy: true, KeepTail: c.Tail,
+	})
 	if err != nil {
 		return nil, err
 	}

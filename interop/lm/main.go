@@ -1,6 +1,6 @@
-// Command lm is the Go half of the interop test of package lmcache/lm: it sends random requests to a server of lm:// by
-// our client, and compares the answers with a map. It writes what it has done, and ends with status 1 at the first
-// difference.
+// Command lm is the Go half of the interop test of package lmcache/lm: it sends random requests to a server
+// of lm:// by our client, and compares the answers with a map. It writes what it has done, and ends with
+// status 1 at the first difference.
 package main
 
 import (
@@ -40,7 +40,10 @@ func run(args []string) error {
 		return err
 	}
 	rng := rand.New(rand.NewPCG(seed, 0))
-	clients := []*lm.Client{lm.NewClient(lm.ClientOptions{Address: args[0]}), lm.NewClient(lm.ClientOptions{Address: args[0]})}
+	clients := []*lm.Client{
+		lm.NewClient(lm.ClientOptions{Address: args[0]}),
+		lm.NewClient(lm.ClientOptions{Address: args[0]}),
+	}
 	known := map[string]value{}
 	ctx := context.Background()
 	puts, gets, hits, questions := 0, 0, 0, 0
@@ -51,7 +54,11 @@ func run(args []string) error {
 		case 0:
 			puts++
 			v := value{
-				lm.Meta{Format: int32(rng.IntN(9)), DType: []int32{0, 2, 3, 4, 5, 6, 7, 8}[rng.IntN(8)], Shape: [4]int32{2, rng.Int32N(100), 16}},
+				lm.Meta{
+					Format: int32(rng.IntN(9)),
+					DType:  []int32{0, 2, 3, 4, 5, 6, 7, 8}[rng.IntN(8)],
+					Shape:  [4]int32{2, rng.Int32N(100), 16},
+				},
 				make([]byte, []int{0, 100, 70_000}[rng.IntN(3)]),
 			}
 			for i := range v.bytes {
@@ -78,7 +85,9 @@ func run(args []string) error {
 			case there && err == nil && p.Meta == want.meta && bytes.Equal(b, want.bytes):
 				hits++
 			case there || !errors.Is(err, lm.ErrMiss):
-				return fmt.Errorf("request %d: %s: got %+v with %d bytes (%w), want %+v with %d", n, k, p, len(b), err, want.meta, len(want.bytes))
+				return fmt.Errorf(
+					"request %d: %s: got %+v with %d bytes (%w), want %+v with %d",
+					n, k, p, len(b), err, want.meta, len(want.bytes))
 			}
 		}
 	}

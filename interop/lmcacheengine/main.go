@@ -109,7 +109,10 @@ func (j *job) engine(store *tier.Store) (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	hasher, err := kv.NewHasher(kv.Scheme{Algorithm: j.Algorithm, ChunkTokens: j.ChunkTokens, Seed: "0", Legacy: true, KeepTail: true})
+	hasher, err := kv.NewHasher(kv.Scheme{
+		Algorithm: j.Algorithm, ChunkTokens: j.ChunkTokens,
+		Seed: "0", Legacy: true, KeepTail: true,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +125,9 @@ func (j *job) engine(store *tier.Store) (*engine.Engine, error) {
 		Layout: kv.Layout{
 			Model: j.Model, World: 1, ChunkTokens: j.ChunkTokens,
 			Groups: []kv.Group{{
-				Layers: g.Layers, Slots: j.ChunkTokens, Hidden: g.Heads * g.HeadSize, DType: j.DType, Planes: g.Layout.Planes(), BlockTokens: g.BlockTokens,
+				Layers: g.Layers, Slots: j.ChunkTokens,
+				Hidden: g.Heads * g.HeadSize, DType: j.DType,
+				Planes: g.Layout.Planes(), BlockTokens: g.BlockTokens,
 			}},
 		},
 	})

@@ -1,5 +1,6 @@
-// Command lookup is the Go half of the interop test of package lmcache/lookup: a worker that LMCache's schedulers ask, or a
-// scheduler that asks LMCache's workers. It reads lines of JSON, and answers each with one.
+// Command lookup is the Go half of the interop test of package lmcache/lookup: a worker that LMCache's
+// schedulers ask, or a scheduler that asks LMCache's workers. It reads lines of JSON, and answers each with
+// one.
 package main
 
 import (
@@ -95,7 +96,9 @@ func (w *workers) run(c command) (int, error) {
 }
 
 func (w *workers) begin(c command) error {
-	h, err := kv.NewHasher(kv.Scheme{Algorithm: c.Algorithm, ChunkTokens: c.Chunk, Seed: c.Seed, Legacy: true, KeepTail: c.Tail})
+	h, err := kv.NewHasher(kv.Scheme{
+		Algorithm: c.Algorithm, ChunkTokens: c.Chunk, Seed: c.Seed, Legacy: true, KeepTail: c.Tail,
+	})
 	if err != nil {
 		return err
 	}
@@ -132,13 +135,19 @@ func database(h *kv.Hasher, rank int) (*kv.TokenDatabase, error) {
 func (w *workers) serve(h *kv.Hasher, c command, rank int, path string) error {
 	d, err := database(h, rank)
 	if err == nil && c.Blending {
-		d, err = kv.NewSegmentDatabase(h, kv.EngineKey{Model: "org/m", World: 2, Worker: rank, DType: "bfloat16"}, []int64{7, 8})
+		key := kv.EngineKey{Model: "org/m", World: 2, Worker: rank, DType: "bfloat16"}
+		d, err = kv.NewSegmentDatabase(h, key, []int64{7, 8})
 	}
 	if err != nil {
 		return err
 	}
 	w.stored[rank] = map[string]bool{}
-	o := lookup.ServerOptions{Blending: c.Blending, Lookup: func(_ context.Context, r lookup.Request) (int, error) { return w.find(d, rank, r) }}
+	o := lookup.ServerOptions{
+		Blending: c.Blending,
+		Lookup: func(_ context.Context, r lookup.Request) (int, error) {
+			return w.find(d, rank, r)
+		},
+	}
 	if !c.Blending {
 		o.Hasher = h
 	}

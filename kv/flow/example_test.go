@@ -21,7 +21,9 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	metas, err := s.Build([]flow.Scheduled{{ID: "r", Tokens: r.Tokens, Computed: n, Count: 6, Blocks: []int64{7, 3, 5, 1, 8}}}, nil)
+	metas, err := s.Build([]flow.Scheduled{
+		{ID: "r", Tokens: r.Tokens, Computed: n, Count: 6, Blocks: []int64{7, 3, 5, 1, 8}},
+	}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

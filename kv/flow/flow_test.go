@@ -55,7 +55,9 @@ func TestCappedLoadEndsAtAChunk(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 6, n, "up to token 8")
 	require.NoError(t, s.Allocated(r, n))
-	metas, err := s.Build([]flow.Scheduled{{ID: "r", Tokens: r.Tokens, Computed: 8, Count: 22, Blocks: make([]int64, 15)}}, nil)
+	metas, err := s.Build([]flow.Scheduled{
+		{ID: "r", Tokens: r.Tokens, Computed: 8, Count: 22, Blocks: make([]int64, 15)},
+	}, nil)
 	require.NoError(t, err)
 	require.Equal(t, &flow.LoadSpec{EngineTokens: 2, CacheTokens: 8, CanLoad: true}, metas[0].Load)
 	require.Equal(t, flow.SaveSpec{SkipTokens: 8, CanSave: true}, metas[0].Save)
@@ -72,8 +74,8 @@ func TestCapBelowAChunk(t *testing.T) {
 	}
 }
 
-// TestResumedRequestBelowMinRetrieve: what is stored is not loaded, so that it is computed, and does not count as computed.
-// LMCache asserts otherwise.
+// TestResumedRequestBelowMinRetrieve: what is stored is not loaded, so that it is computed, and does not
+// count as computed. LMCache asserts otherwise.
 func TestResumedRequestBelowMinRetrieve(t *testing.T) {
 	s := newScheduler(t, flow.Options{BlockTokens: 2, ChunkTokens: 4, MinRetrieveTokens: 20}, found(8))
 	r := request("r", 16)
@@ -82,7 +84,9 @@ func TestResumedRequestBelowMinRetrieve(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, n)
 		require.NoError(t, s.Allocated(r, n))
-		step := []flow.Scheduled{{ID: "r", Tokens: r.Tokens, Count: 10, Blocks: []int64{1, 2, 3, 4, 5}, Resumed: resumed}}
+		step := []flow.Scheduled{
+			{ID: "r", Tokens: r.Tokens, Count: 10, Blocks: []int64{1, 2, 3, 4, 5}, Resumed: resumed},
+		}
 		var metas []*flow.Meta
 		if resumed {
 			metas, err = s.Build(nil, step)
@@ -98,15 +102,17 @@ func TestResumedRequestBelowMinRetrieve(t *testing.T) {
 	}
 }
 
-// TestTailsThatNoStepLoads: LMCache cuts what a step loads to whole chunks, but with the last part of the prompt, and its
-// engine believes that it has the tail.
+// TestTailsThatNoStepLoads: LMCache cuts what a step loads to whole chunks, but with the last part of the
+// prompt, and its engine believes that it has the tail.
 func TestTailsThatNoStepLoads(t *testing.T) {
 	for _, c := range []struct {
 		tokens, stored int
 		discard        bool
 		want           int
 	}{{14, 14, false, 13}, {14, 14, true, 12}, {20, 14, false, 12}, {20, 16, true, 16}} {
-		s := newScheduler(t, flow.Options{BlockTokens: 2, ChunkTokens: 4, DiscardPartialChunks: c.discard}, found(c.stored))
+		s := newScheduler(t,
+			flow.Options{BlockTokens: 2, ChunkTokens: 4, DiscardPartialChunks: c.discard},
+			found(c.stored))
 		n, err := s.Matched(request("r", c.tokens), 0)
 		require.NoError(t, err)
 		require.Equal(t, c.want, n, "%+v", c)
@@ -146,7 +152,9 @@ func TestTooFewBlocks(t *testing.T) {
 	n, err := s.Matched(r, 0)
 	require.NoError(t, err)
 	require.NoError(t, s.Allocated(r, n))
-	metas, err := s.Build([]flow.Scheduled{{ID: "r", Tokens: r.Tokens, Computed: 8, Count: 8, Blocks: []int64{9, 4}}}, nil)
+	metas, err := s.Build([]flow.Scheduled{
+		{ID: "r", Tokens: r.Tokens, Computed: 8, Count: 8, Blocks: []int64{9, 4}},
+	}, nil)
 	require.NoError(t, err)
 	require.Equal(t, []int64{18, 19, 8, 9}, metas[0].Slots)
 	_, ok := metas[0].ToLoad(4)
@@ -179,7 +187,12 @@ func TestRefusedCalls(t *testing.T) {
 			r.Media = []flow.Media{{Length: 1 << 40}}
 			return s.Allocated(r, 0)
 		},
-		"options":   func(s *flow.Scheduler) error { r := good; r.Options = "{"; _, err := s.Matched(r, 0); return err },
+		"options": func(s *flow.Scheduler) error {
+			r := good
+			r.Options = "{"
+			_, err := s.Matched(r, 0)
+			return err
+		},
 		"too few":   func(s *flow.Scheduler) error { _, _ = s.Matched(good, 0); return s.Allocated(good, 3) },
 		"no blocks": func(s *flow.Scheduler) error { _, err := s.Build(step(8, 0), nil); return err },
 		"not known": func(s *flow.Scheduler) error { _, err := s.Build(nil, step(8, 0)); return err },
@@ -220,7 +233,10 @@ func TestRefusedCalls(t *testing.T) {
 		require.ErrorIs(t, err, fs.ErrInvalid, name)
 		require.ErrorContains(t, err, map[bool]string{true: "options", false: "good"}[name == "options"], name)
 	}
-	for _, o := range []flow.Options{{}, {BlockTokens: 1 << 30}, {BlockTokens: 1, ChunkTokens: -1}, {BlockTokens: 1, SkipLastTokens: -1}} {
+	for _, o := range []flow.Options{
+		{}, {BlockTokens: 1 << 30},
+		{BlockTokens: 1, ChunkTokens: -1}, {BlockTokens: 1, SkipLastTokens: -1},
+	} {
 		_, err := flow.NewScheduler(o, found(0))
 		require.ErrorIs(t, err, fs.ErrInvalid, "%+v", o)
 	}

@@ -31,12 +31,14 @@ func NewScheduler(o Options, lookup Lookup) (*Scheduler, error) {
 	}
 	return &Scheduler{
 		options: o.withDefaults(), lookup: lookup,
-		found: map[string]int{}, specs: map[string]LoadSpec{}, requests: map[string]Request{}, trackers: map[string]*Tracker{},
+		found: map[string]int{}, specs: map[string]LoadSpec{},
+		requests: map[string]Request{}, trackers: map[string]*Tracker{},
 	}, nil
 }
 
-// Matched returns how many tokens of a request can be loaded behind the first computed ones, which the engine has itself.
-// If the look-up fails it is 0, with the look-up's error: the engine can compute all. [ErrPending] is no answer yet.
+// Matched returns how many tokens of a request can be loaded behind the first computed ones, which the engine
+// has itself. If the look-up fails it is 0, with the look-up's error: the engine can compute all.
+// [ErrPending] is no answer yet.
 func (s *Scheduler) Matched(r Request, computed int) (int, error) {
 	if err := r.check(); err != nil {
 		return 0, err
@@ -59,13 +61,16 @@ func (s *Scheduler) Matched(r Request, computed int) (int, error) {
 		case err != nil:
 			stored, failed = 0, err
 		case stored < 0 || stored > len(tokens):
-			stored, failed = 0, invalid("request %.80q: a look-up says that %d of %d tokens are stored", r.ID, stored, len(tokens))
+			stored, failed = 0, invalid(
+				"request %.80q: a look-up says that %d of %d tokens are stored",
+				r.ID, stored, len(tokens))
 		default:
 			s.found[r.ID] = stored
 		}
 	}
 	if s.options.DiscardPartialChunks || stored < r.PromptTokens {
-		stored = stored / s.options.ChunkTokens * s.options.ChunkTokens // See docs/decisions.md, "No load is reported that no step makes".
+		// See docs/decisions.md, "No load is reported that no step makes".
+		stored = stored / s.options.ChunkTokens * s.options.ChunkTokens
 	}
 	n := stored - computed
 	if stored == len(r.Tokens) {
@@ -84,8 +89,8 @@ func (s *Scheduler) Matched(r Request, computed int) (int, error) {
 	return max(n, 0), failed
 }
 
-// Allocated says that a request has blocks, with room for external tokens, as many as Matched returned, or none if they
-// are not to be loaded.
+// Allocated says that a request has blocks, with room for external tokens, as many as Matched returned, or
+// none if they are not to be loaded.
 func (s *Scheduler) Allocated(r Request, external int) error {
 	if err := r.check(); err != nil {
 		return err
@@ -99,9 +104,11 @@ func (s *Scheduler) Allocated(r Request, external int) error {
 		return nil
 	}
 	spec.CanLoad = external != 0
-	if last := spec.CacheTokens == len(r.Tokens); spec.CanLoad && external != spec.CacheTokens-spec.EngineTokens-count(last) {
-		return invalid("request %.80q: %d tokens are to be loaded; %d are stored, of which the engine has %d", r.ID, external,
-			spec.CacheTokens, spec.EngineTokens)
+	last := spec.CacheTokens == len(r.Tokens)
+	if spec.CanLoad && external != spec.CacheTokens-spec.EngineTokens-count(last) {
+		return invalid(
+			"request %.80q: %d tokens are to be loaded; %d are stored, of which the engine has %d",
+			r.ID, external, spec.CacheTokens, spec.EngineTokens)
 	}
 	s.specs[r.ID] = spec
 	return nil
@@ -124,9 +131,9 @@ type Scheduled struct {
 	Resumed  bool    // behind a preemption: Blocks replace those that the request had
 }
 
-// Build returns what a step does: for requests that are in a step for the first time, and for those that go on. The error
-// names each request that does not fit. What the step does for the others is returned beside the error, and is to be done:
-// the engine takes their loads for done, and their saves are not repeated.
+// Build returns what a step does: for requests that are in a step for the first time, and for those that go
+// on. The error names each request that does not fit. What the step does for the others is returned beside
+// the error, and is to be done: the engine takes their loads for done, and their saves are not repeated.
 func (s *Scheduler) Build(first, running []Scheduled) ([]*Meta, error) {
 	var out []*Meta
 	var errs []error
@@ -205,7 +212,9 @@ func (s *Scheduler) goOn(q Scheduled) (*Meta, error) {
 			computed = load.CacheTokens - count(load.CacheTokens == len(q.Tokens))
 		}
 		if q.Computed != computed {
-			return nil, invalid("request %.80q: it is resumed behind %d tokens, and %d are stored or with the engine", q.ID, q.Computed, computed)
+			return nil, invalid(
+				"request %.80q: it is resumed behind %d tokens, and %d are stored or with the engine",
+				q.ID, q.Computed, computed)
 		}
 	}
 	at := min(q.Computed, len(t.Tokens)) // fewer are known if the model has made tokens since

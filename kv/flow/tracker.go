@@ -37,7 +37,9 @@ const maxTokens = 1 << 20
 // Validate reports what is wrong with the options.
 func (o Options) Validate() error {
 	if o.BlockTokens < 1 || o.BlockTokens > maxTokens || o.ChunkTokens < 0 || o.ChunkTokens > maxTokens {
-		return invalid("blocks of %d tokens, chunks of %d; 1 to %d are possible", o.BlockTokens, o.ChunkTokens, maxTokens)
+		return invalid(
+			"blocks of %d tokens, chunks of %d; 1 to %d are possible",
+			o.BlockTokens, o.ChunkTokens, maxTokens)
 	}
 	if o.MinRetrieveTokens < 0 || o.MaxTokensPerLoad < 0 || o.SkipLastTokens < 0 {
 		return invalid("options: a number of tokens is negative: %+v", o)
@@ -64,8 +66,8 @@ type Request struct {
 	Tokens       []int64 // all that there are: the prompt, and what the model has made
 	PromptTokens int     // how many of them are the prompt
 	Media        []Media // in the prompt
-	// Options are LMCache's options of the request: the JSON object of those whose names begin with lmcache., or empty.
-	// lmcache.skip_save says that it is not saved. kv.ParseTags reads the tags.
+	// Options are LMCache's options of the request: the JSON object of those whose names begin with lmcache.,
+	// or empty. lmcache.skip_save says that it is not saved. kv.ParseTags reads the tags.
 	Options  string
 	Priority int
 }
@@ -170,7 +172,9 @@ func NewTracker(r Request, blocks []int64, toCompute, cached int, skipSave bool)
 		return nil, invalid("request %.80q: %d tokens to compute, %d cached", r.ID, toCompute, cached)
 	}
 	return &Tracker{
-		ID: r.ID, PromptTokens: r.PromptTokens, Tokens: slices.Clone(r.Tokens[:min(toCompute, r.PromptTokens)]), Blocks: slices.Clone(blocks),
+		ID: r.ID, PromptTokens: r.PromptTokens,
+		Tokens:      slices.Clone(r.Tokens[:min(toCompute, r.PromptTokens)]),
+		Blocks:      slices.Clone(blocks),
 		SavedTokens: cached, CacheTokens: cached, SkipSave: skipSave, Media: slices.Clone(r.Media), Options: r.Options,
 	}, nil
 }
@@ -182,8 +186,8 @@ func (t *Tracker) Update(tokens, blocks []int64) {
 	t.decode(len(tokens))
 }
 
-// Resume begins again behind a preemption: of all tokens of the request, count are in this step, behind the computed ones.
-// blocks replace those that it had, and cached tokens were found by the look-up.
+// Resume begins again behind a preemption: of all tokens of the request, count are in this step, behind the
+// computed ones. blocks replace those that it had, and cached tokens were found by the look-up.
 func (t *Tracker) Resume(all []int64, computed, count int, blocks []int64, cached int) {
 	t.Blocks = slices.Clone(blocks)
 	t.SavedTokens = cached
@@ -197,7 +201,8 @@ func (t *Tracker) decode(count int) {
 	}
 }
 
-// rollBack forgets tokens that the engine computes again, as after a load that failed. all are all tokens of the request.
+// rollBack forgets tokens that the engine computes again, as after a load that failed. all are all tokens of
+// the request.
 func (t *Tracker) rollBack(all []int64, computed, blockTokens int) {
 	if computed >= len(t.Tokens) {
 		return
@@ -218,7 +223,8 @@ type Meta struct {
 	Options     string
 }
 
-// Meta returns what the step does, or nil if nothing is loaded or saved. What is to be saved counts as saved from now on.
+// Meta returns what the step does, or nil if nothing is loaded or saved. What is to be saved counts as saved
+// from now on.
 func (t *Tracker) Meta(o Options, load *LoadSpec) (*Meta, error) {
 	o = o.withDefaults()
 	n := len(t.Tokens)
@@ -232,7 +238,9 @@ func (t *Tracker) Meta(o Options, load *LoadSpec) (*Meta, error) {
 		return nil, nil //nolint:nilnil // the request is not part of the step's metadata
 	}
 	m := &Meta{
-		ID: t.ID, LastPrefill: n >= t.PromptTokens, Save: SaveSpec{SkipTokens: t.SavedTokens, CanSave: !skip}, Load: load, Options: t.Options,
+		ID: t.ID, LastPrefill: n >= t.PromptTokens,
+		Save: SaveSpec{SkipTokens: t.SavedTokens, CanSave: !skip},
+		Load: load, Options: t.Options,
 	}
 	if !m.LastPrefill || o.DiscardPartialChunks {
 		n = n / o.ChunkTokens * o.ChunkTokens
@@ -248,8 +256,9 @@ func (t *Tracker) Meta(o Options, load *LoadSpec) (*Meta, error) {
 	return m, nil
 }
 
-// AppendSlots appends the slots of the first n tokens of a request: token i is in block blocks[i/blockTokens], which is
-// the run of blockTokens slots from blocks[i/blockTokens]*blockTokens on. They end with the blocks.
+// AppendSlots appends the slots of the first n tokens of a request: token i is in block
+// blocks[i/blockTokens], which is the run of blockTokens slots from blocks[i/blockTokens]*blockTokens on.
+// They end with the blocks.
 func AppendSlots(dst, blocks []int64, blockTokens, n int) []int64 {
 	n = min(n, len(blocks)*blockTokens)
 	dst = slices.Grow(dst, max(n, 0))

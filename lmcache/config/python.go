@@ -86,6 +86,8 @@ func truth(v any) bool {
 		return len(v) > 0
 	case dict:
 		return len(v) > 0
+	case map[string]any: // as it is published
+		return len(v) > 0
 	case []int64:
 		return len(v) > 0
 	}
@@ -136,8 +138,10 @@ func strip(s string) string {
 
 var (
 	intDigits   = regexp.MustCompile(`^[+-]?[0-9]+(_[0-9]+)*$`)
-	floatDigits = regexp.MustCompile(`^[+-]?([0-9]+(_[0-9]+)*\.?([0-9]+(_[0-9]+)*)?|\.[0-9]+(_[0-9]+)*)([eE][+-]?[0-9]+(_[0-9]+)*)?$`)
-	floatWords  = regexp.MustCompile(`^[+-]?(?i:inf|infinity|nan)$`)
+	floatDigits = regexp.MustCompile(
+		`^[+-]?([0-9]+(_[0-9]+)*\.?([0-9]+(_[0-9]+)*)?` +
+			`|\.[0-9]+(_[0-9]+)*)([eE][+-]?[0-9]+(_[0-9]+)*)?$`)
+	floatWords = regexp.MustCompile(`^[+-]?(?i:inf|infinity|nan)$`)
 )
 
 // maxDigits is the most digits that Python takes for an int.

@@ -13,7 +13,7 @@ import (
 type form int
 
 const (
-	formValue  form = iota // one word behind it, or behind =
+	formValue  form = iota // one word behind it, or behind =; most flags
 	formTrue               // none: it is true
 	formBoth               // none, and --no-NAME is false
 	formAppend             // one, each time that it is given
@@ -230,7 +230,8 @@ func (c *Config) coordinatorEnviron() error {
 		fill("coordinator-advertise-ip", prefix+"ADVERTISE_IP", "", ""),
 		fill("coordinator-heartbeat-interval", prefix+"HEARTBEAT_INTERVAL", "", 5.0),
 		fill("coordinator-event-reporting", prefix+"EVENT_REPORTING", "coordinator-l2-event-reporting", false),
-		fill("coordinator-event-flush-interval", prefix+"EVENT_FLUSH_INTERVAL", "coordinator-l2-event-flush-interval", 1.0),
+		fill("coordinator-event-flush-interval", prefix+"EVENT_FLUSH_INTERVAL",
+			"coordinator-l2-event-flush-interval", 1.0),
 	)
 }
 

@@ -8,21 +8,23 @@ const (
 	peers         = "engines on one machine share the daemon; there are no transfers between machines"
 	disaggregated = "no proxy and no roles: what a prefill engine has stored, a decode engine loads from the daemon"
 	transfer      = "engines copy to and from shared memory themselves"
-	controlled    = "ringcache directory takes the controller's place, and follows the KV events of engines; the daemon reports nothing"
-	inEngine      = "a server of each engine; http is that of the daemon"
-	code          = "no code of others is loaded"
-	atOnce        = "all of size is taken from shared memory at the start"
-	counted       = "the daemon counts by itself: ringcache serve status, /metrics"
-	hidden        = "hidden states are not kept"
-	lookUp        = "a look-up is one call to the daemon, whose time limit is the connector's option lmcache.mp.mq_timeout"
-	pins          = "what an engine has looked up is locked for 5 minutes, or until the engine ends"
-	where         = "every level is written to and read from"
-	fewer         = "everything that is there is loaded"
-	remoteConfig  = "settings come from flags, variables and one file"
-	pages         = "the pages of the segment are those of the file system of shared memory: its mount options decide"
-	oneFolder     = "objects of all workers are in one folder"
-	engines       = "decided in the engine; the daemon keeps what engines store"
-	sglang        = "where a server of SGLang's engines listens; here it is lmcache"
+	controlled    = "ringcache directory takes the controller's place, " +
+		"and follows the KV events of engines; the daemon reports nothing"
+	inEngine = "a server of each engine; http is that of the daemon"
+	code     = "no code of others is loaded"
+	atOnce   = "all of size is taken from shared memory at the start"
+	counted  = "the daemon counts by itself: ringcache serve status, /metrics"
+	hidden   = "hidden states are not kept"
+	lookUp   = "a look-up is one call to the daemon, " +
+		"whose time limit is the connector's option lmcache.mp.mq_timeout"
+	pins         = "what an engine has looked up is locked for 5 minutes, or until the engine ends"
+	where        = "every level is written to and read from"
+	fewer        = "everything that is there is loaded"
+	remoteConfig = "settings come from flags, variables and one file"
+	pages        = "the pages of the segment are those of the file system of shared memory: its mount options decide"
+	oneFolder    = "objects of all workers are in one folder"
+	engines      = "decided in the engine; the daemon keeps what engines store"
+	sglang       = "where a server of SGLang's engines listens; here it is lmcache"
 )
 
 // engineOptions are the options of an engine with LMCache inside (lmcache/v1/config.py), the same in 0.5.6
@@ -143,9 +145,15 @@ var aliases = map[string]string{"plugin_locations": "runtime_plugin_locations", 
 
 // ignored are old names with a new one which LMCache has in its list, but does not read.
 var ignored = map[string]string{
-	"enable_xpyd": "enable_pd", "nixl_peer_host": "pd_peer_host", "nixl_peer_init_port": "pd_peer_init_port",
-	"nixl_peer_alloc_port": "pd_peer_alloc_port", "nixl_proxy_host": "pd_proxy_host", "nixl_proxy_port": "pd_proxy_port",
-	"nixl_role": "pd_role", "controller_url": "controller_pull_url", "lmcache_worker_port": "lmcache_worker_ports",
+	"enable_xpyd":          "enable_pd",
+	"nixl_peer_host":       "pd_peer_host",
+	"nixl_peer_init_port":  "pd_peer_init_port",
+	"nixl_peer_alloc_port": "pd_peer_alloc_port",
+	"nixl_proxy_host":      "pd_proxy_host",
+	"nixl_proxy_port":      "pd_proxy_port",
+	"nixl_role":            "pd_role",
+	"controller_url":       "controller_pull_url",
+	"lmcache_worker_port":  "lmcache_worker_ports",
 }
 
 // encoderAliases are the old names that LMCache takes behind ec_.

@@ -53,7 +53,7 @@ func (c *Config) validate() error {
 			return err
 		}
 	}
-	if extra, ok := value("extra_config").(map[string]any); ok && truthOf(extra["enable_nixl_storage"]) {
+	if extra, ok := value("extra_config").(map[string]any); ok && truth(extra["enable_nixl_storage"]) {
 		return c.validateNIXL(extra, peers, need)
 	}
 	return nil
@@ -90,7 +90,7 @@ func (c *Config) validateNIXL(extra map[string]any, peers bool, need func(string
 			return fmt.Errorf("enable_nixl_storage needs %s in extra_config", n)
 		}
 	}
-	if truthOf(extra["nixl_presence_cache_only"]) && !truthOf(extra["nixl_presence_cache"]) {
+	if truth(extra["nixl_presence_cache_only"]) && !truth(extra["nixl_presence_cache"]) {
 		return errors.New("nixl_presence_cache_only needs nixl_presence_cache in extra_config")
 	}
 	if err := need("enable_nixl_storage", "nixl_buffer_device"); err != nil {
@@ -118,22 +118,12 @@ func (c *Config) validateNIXL(extra map[string]any, peers bool, need func(string
 	}
 	at := c.at("local_cpu_use_hugepages")
 	if onCPU {
-		if at.given && at.Value != truthOf(pages) {
-			return errors.New("nixl_use_hugepages of extra_config and local_cpu_use_hugepages differ: remove the first one")
+		if at.given && at.Value != truth(pages) {
+			return errors.New(
+				"nixl_use_hugepages of extra_config and local_cpu_use_hugepages differ: remove the first one")
 		}
-		at.Value = truthOf(pages)
+		at.Value = truth(pages)
 	}
 	delete(extra, "nixl_use_hugepages")
 	return nil
-}
-
-// truthOf is Python's bool(v) of a published value.
-func truthOf(v any) bool {
-	switch v := v.(type) {
-	case []any:
-		return len(v) > 0
-	case map[string]any:
-		return len(v) > 0
-	}
-	return truth(v)
 }

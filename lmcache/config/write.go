@@ -20,14 +20,16 @@ func (t *Translation) YAML(all bool) ([]byte, error) {
 	for _, w := range t.Warnings {
 		fmt.Fprintf(&b, "# warning: %s\n", terminal.Text(w))
 	}
+	quoted := func(text string) *yaml.Node {
+		return &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Value: text}
+	}
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, p := range t.Settings {
-		value := &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Value: p.Value}
+		value := quoted(p.Value)
 		if list[p.Key] {
-			items := strings.Split(p.Value, ",")
 			value = &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-			for _, i := range items {
-				value.Content = append(value.Content, &yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, Value: i})
+			for _, i := range strings.Split(p.Value, ",") {
+				value.Content = append(value.Content, quoted(i))
 			}
 		}
 		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: p.Key}, value)
@@ -54,7 +56,8 @@ func (t *Translation) YAML(all bool) ([]byte, error) {
 	}
 	b.WriteString("\n")
 	for _, r := range rows {
-		b.WriteString(strings.TrimRight(fmt.Sprintf("# %-*s  %-*s  %s", widths[0], r[0], widths[1], r[1], r[2]), " ") + "\n")
+		line := fmt.Sprintf("# %-*s  %-*s  %s", widths[0], r[0], widths[1], r[1], r[2])
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	return []byte(b.String()), nil
 }

@@ -76,11 +76,8 @@ func readFile(name string, b []byte) (entries []entry, repeated []Problem, err e
 		return nil, nil, err
 	}
 	for _, p := range pairs {
-		key, err := r.value(p[0])
+		key, err := r.key(p[0])
 		if err != nil {
-			return nil, nil, err
-		}
-		if key, err = hashable(r, p[0], key); err != nil {
 			return nil, nil, err
 		}
 		value, err := r.value(p[1])
@@ -94,7 +91,10 @@ func readFile(name string, b []byte) (entries []entry, repeated []Problem, err e
 			continue
 		}
 		if e.own && entries[i].own {
-			repeated = append(repeated, Problem{e.origin, text(key), "is also in " + entries[i].origin + ", which LMCache does not see: remove one of them"})
+			repeated = append(repeated, Problem{
+				e.origin, text(key),
+				"is also in " + entries[i].origin + ", which LMCache does not see: remove one of them",
+			})
 		}
 		entries[i] = e
 	}
@@ -209,11 +209,8 @@ func (r *reader) value(n *yaml.Node) (any, error) {
 		}
 		d := dict{}
 		for _, p := range pairs {
-			key, err := r.value(p[0])
+			key, err := r.key(p[0])
 			if err != nil {
-				return nil, err
-			}
-			if key, err = hashable(r, p[0], key); err != nil {
 				return nil, err
 			}
 			value, err := r.value(p[1])
@@ -227,15 +224,16 @@ func (r *reader) value(n *yaml.Node) (any, error) {
 	return nil, fmt.Errorf("%s: not a value", r.line(n))
 }
 
-// hashable returns a key that can be compared, or an error for one that Python takes for no key.
-func hashable(r *reader, n *yaml.Node, key any) (any, error) {
+// key returns a key that can be compared, or an error for one that Python takes for no key.
+func (r *reader) key(n *yaml.Node) (any, error) {
+	key, err := r.value(n)
 	switch key := key.(type) {
 	case []any, dict:
 		return nil, fmt.Errorf("%s: a list or a mapping is no key", r.line(n))
 	case *big.Int:
 		return key.String(), nil
 	}
-	return key, nil
+	return key, err
 }
 
 // tagged reads a value with a tag of its own.
@@ -248,10 +246,17 @@ func (r *reader) tagged(n *yaml.Node) (any, error) {
 
 // The forms of plain scalars in YAML 1.1, as PyYAML has them.
 var (
-	yamlInt   = regexp.MustCompile(`^(?:[-+]?0b[01_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+)$`)
-	yamlFloat = regexp.MustCompile(`^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
-	yamlDay   = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
-	yamlTime  = regexp.MustCompile(`^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?(?:[ \t]*(?:Z|[-+][0-9]{1,2}(?::[0-9]{2})?))?$`)
+	yamlInt = regexp.MustCompile(
+		`^(?:[-+]?0b[01_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)` +
+			`|[-+]?0x[0-9a-fA-F_]+|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+)$`)
+	yamlFloat = regexp.MustCompile(
+		`^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?` +
+			`|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?` +
+			`|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
+	yamlDay  = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
+	yamlTime = regexp.MustCompile(
+		`^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt]|[ \t]+)` +
+			`[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?(?:[ \t]*(?:Z|[-+][0-9]{1,2}(?::[0-9]{2})?))?$`)
 )
 
 func (r *reader) resolve(n *yaml.Node) (any, error) {

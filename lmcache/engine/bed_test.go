@@ -51,7 +51,9 @@ func newBed(t tester, ctx context.Context, memory int64) *bed {
 	}
 	b.fault = tiertest.NewFault(b.disk)
 	var err error
-	b.store, err = tier.Open(ctx, tier.Options{Memory: b.memory, Lower: []tier.Lower{{Level: b.fault}}, NegativeTTL: time.Millisecond})
+	b.store, err = tier.Open(ctx, tier.Options{
+		Memory: b.memory, Lower: []tier.Lower{{Level: b.fault}}, NegativeTTL: time.Millisecond,
+	})
 	require.NoError(t, err)
 	return b
 }
@@ -117,7 +119,10 @@ func (k kind) String() string {
 }
 
 var kinds = []kind{
-	{layout: paged.FlashAttention}, {layout: paged.FlashInferHND, lmcache: true}, {layout: paged.MLA}, {layout: paged.MLA, lmcache: true},
+	{layout: paged.FlashAttention},
+	{layout: paged.FlashInferHND, lmcache: true},
+	{layout: paged.MLA},
+	{layout: paged.MLA, lmcache: true},
 	{layout: paged.FlashAttention, layered: true}, {layout: paged.FlashInfer, layered: true, lmcache: true},
 	{layout: paged.FlashAttentionHND, layered: true, format: paged.KV2TD}, {layout: paged.MLA, layered: true},
 	{layout: paged.MLA, layered: true, lmcache: true}, {layout: paged.Packed, layered: true, lmcache: true},
@@ -135,7 +140,10 @@ type worker struct {
 
 func (b *bed) worker(k kind, change func(*engine.Options)) *worker {
 	b.t.Helper()
-	g := paged.Geometry{Layout: k.layout, Layers: layers, Blocks: 32, BlockTokens: 2, Heads: 2, HeadSize: 3, ElementSize: 2}
+	g := paged.Geometry{
+		Layout: k.layout, Layers: layers,
+		Blocks: 32, BlockTokens: 2, Heads: 2, HeadSize: 3, ElementSize: 2,
+	}
 	if k.layout == paged.MLA {
 		g.Heads, g.HeadSize = 1, 6
 	}
@@ -149,7 +157,12 @@ func (b *bed) worker(k kind, change func(*engine.Options)) *worker {
 		Store: b.store, Buffers: buffers, Layered: k.layered, LayerFormat: k.format,
 		Layout: kv.Layout{
 			Model: "org/model", World: 1, ChunkTokens: chunkTokens,
-			Groups: []kv.Group{{Layers: layers, Slots: chunkTokens, Hidden: 6, DType: "bfloat16", Planes: k.layout.Planes(), BlockTokens: 2}},
+			Groups: []kv.Group{
+				{
+					Layers: layers, Slots: chunkTokens, Hidden: 6, DType: "bfloat16",
+					Planes: k.layout.Planes(), BlockTokens: 2,
+				},
+			},
 		},
 	}
 	if k.lmcache {
@@ -165,7 +178,10 @@ func (b *bed) worker(k kind, change func(*engine.Options)) *worker {
 }
 
 func newDatabase(t tester, l kv.Layout) *kv.TokenDatabase {
-	h, err := kv.NewHasher(kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: chunkTokens, Seed: "0", Legacy: true, KeepTail: true})
+	h, err := kv.NewHasher(kv.Scheme{
+		Algorithm: kv.SHA256CBOR, ChunkTokens: chunkTokens,
+		Seed: "0", Legacy: true, KeepTail: true,
+	})
 	require.NoError(t, err)
 	d, err := kv.NewTokenDatabase(h, kv.EngineKey{Model: l.Model, World: l.World, DType: l.Groups[0].DType})
 	require.NoError(t, err)
@@ -230,7 +246,8 @@ func (w *worker) requireLayer(tokens, slots []int64, from, to, layer int) {
 	got := make([]byte, g.ChunkBytes(to-from, true))
 	require.NoError(w.b.t, w.buffers.GatherLayer(got, w.layerFormat(), layer, slots[from:to]))
 	row := g.ChunkBytes(1, true)
-	require.Equal(w.b.t, w.truth(tokens[:to], layer)[from*row:], got, "layer %d of the tokens %d to %d", layer, from, to)
+	require.Equal(w.b.t, w.truth(tokens[:to], layer)[from*row:], got,
+		"layer %d of the tokens %d to %d", layer, from, to)
 }
 
 // require checks that the KV of tokens is in their slots.

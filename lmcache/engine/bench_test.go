@@ -29,20 +29,26 @@ func (s *slow) Get(ctx context.Context, gets []tier.Get) {
 	}
 }
 
-// BenchmarkWindow loads 16 layers of 8 chunks from a level that takes a millisecond for each object, of which the store
-// reads some at a time, while an engine takes 8 milliseconds for each layer. With a window of 1, no layer is loaded while
-// another one is used.
+// BenchmarkWindow loads 16 layers of 8 chunks from a level that takes a millisecond for each object, of which
+// the store reads some at a time, while an engine takes 8 milliseconds for each layer. With a window of 1, no
+// layer is loaded while another one is used.
 //
 //	go test -run - -bench Window ./lmcache/engine
 func BenchmarkWindow(b *testing.B) {
 	const layers, chunks, chunk = 16, 8, 16
 	const use = 8 * time.Millisecond
-	g := paged.Geometry{Layout: paged.FlashAttention, Layers: layers, Blocks: chunks, BlockTokens: chunk, Heads: 8, HeadSize: 128, ElementSize: 2}
+	g := paged.Geometry{
+		Layout: paged.FlashAttention, Layers: layers, Blocks: chunks,
+		BlockTokens: chunk, Heads: 8, HeadSize: 128, ElementSize: 2,
+	}
 	for _, window := range []int{1, 2, 3, 4} {
 		b.Run(fmt.Sprintf("window=%d", window), func(b *testing.B) {
 			memory := tiertest.NewMap(tiertest.MapOptions{Name: "memory"})
 			store, err := tier.Open(b.Context(), tier.Options{
-				Memory: memory, Lower: []tier.Lower{{Level: &slow{tiertest.NewMap(tiertest.MapOptions{Name: "slow"}), time.Millisecond}}},
+				Memory: memory,
+				Lower: []tier.Lower{
+					{Level: &slow{tiertest.NewMap(tiertest.MapOptions{Name: "slow"}), time.Millisecond}},
+				},
 			})
 			require.NoError(b, err)
 			defer func() { require.NoError(b, store.Close()) }()
@@ -56,7 +62,12 @@ func BenchmarkWindow(b *testing.B) {
 				Store: store, Buffers: buffers, Layered: true, Window: window,
 				Layout: kv.Layout{
 					Model: "model", World: 1, ChunkTokens: chunk,
-					Groups: []kv.Group{{Layers: layers, Slots: chunk, Hidden: 8 * 128, DType: "bfloat16", Planes: 2, BlockTokens: chunk}},
+					Groups: []kv.Group{
+						{
+							Layers: layers, Slots: chunk, Hidden: 8 * 128, DType: "bfloat16",
+							Planes: 2, BlockTokens: chunk,
+						},
+					},
 				},
 			})
 			require.NoError(b, err)

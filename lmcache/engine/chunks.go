@@ -19,17 +19,18 @@ type Request struct {
 	Tokens []int64
 	// Skip is how many tokens at the front are left out, a multiple of the chunk: LMCache's mask is False for them.
 	Skip int
-	// Slots are those of all tokens. Lookup needs none. A negative one is refused by Store and SaveLayers, and by others
-	// skipped, as for tokens whose KV the engine has already.
+	// Slots are those of all tokens. Lookup needs none. A negative one is refused by Store and SaveLayers,
+	// and by others skipped, as for tokens whose KV the engine has already.
 	Slots []int64
-	// Salt sets the chunks of one user apart from those of others (vLLM's cache_salt). With LMCache's keys, which do not
-	// have it, it is refused.
+	// Salt sets the chunks of one user apart from those of others (vLLM's cache_salt). With LMCache's keys,
+	// which do not have it, it is refused.
 	Salt string
 	// Tags are options of the request that are part of LMCache's keys. Other keys do not have them, and refuse them.
 	Tags []kv.Tag
 }
 
-// SkipOf returns Request.Skip for a mask of LMCache, which is False for some tokens at the front and True for the rest.
+// SkipOf returns Request.Skip for a mask of LMCache, which is False for some tokens at the front and True for
+// the rest.
 func SkipOf(mask []bool) (int, error) {
 	skip := 0
 	for skip < len(mask) && !mask[skip] {
@@ -88,7 +89,8 @@ func (e *Engine) chunks(r Request, slots bool) ([]*chunk, error) {
 			return nil, err
 		}
 		c := &chunk{start: f.Start, end: f.End, space: e.o.Space, name: string(text), key: f.Key}
-		if n := len(out); n > 0 && out[n-1].end == f.Start { // segments have a separator between them, and need no others
+		// Segments have a separator between them, and need no others.
+		if n := len(out); n > 0 && out[n-1].end == f.Start {
 			c.before = out[n-1]
 		}
 		out = append(out, c)
@@ -100,7 +102,9 @@ func (e *Engine) chunks(r Request, slots bool) ([]*chunk, error) {
 func (e *Engine) ownChunks(r Request) ([]*chunk, error) {
 	size := e.o.Layout.ChunkTokens
 	if r.Skip%size != 0 {
-		return nil, invalid(fmt.Errorf("the first %d tokens are left out; it must be a multiple of the chunk of %d tokens", r.Skip, size))
+		return nil, invalid(fmt.Errorf(
+			"the first %d tokens are left out; it must be a multiple of the chunk of %d tokens",
+			r.Skip, size))
 	}
 	if len(r.Tags) > 0 {
 		return nil, invalid(errors.New("only LMCache's keys have tags"))
@@ -119,7 +123,10 @@ func (e *Engine) ownChunks(r Request) ([]*chunk, error) {
 	var out []*chunk
 	var before *chunk
 	for i := range chain.Len() {
-		c := &chunk{start: i * size, end: (i + 1) * size, space: space, name: e.hasher.Text(chain.Hash(i)), before: before}
+		c := &chunk{
+			start: i * size, end: (i + 1) * size, space: space,
+			name: e.hasher.Text(chain.Hash(i)), before: before,
+		}
 		if before = c; c.start >= r.Skip {
 			out = append(out, c)
 		}
@@ -205,8 +212,8 @@ func (e *Engine) noteOf(c *chunk, layer int) []byte {
 	return note
 }
 
-// lmcacheNote returns LMCache's description of a chunk. Of whole chunks with one plane it has a dimension for the plane,
-// too.
+// lmcacheNote returns LMCache's description of a chunk. Of whole chunks with one plane it has a dimension for
+// the plane, too.
 func lmcacheNote(o Options, tokens int, layered bool) ([]byte, error) {
 	g := o.Layout.Groups[0]
 	var f paged.Format
@@ -224,8 +231,8 @@ func lmcacheNote(o Options, tokens int, layered bool) ([]byte, error) {
 	return remotemetadata.AppendOne(nil, int(f), g.DType, shape...)
 }
 
-// fits reports whether an object is a hit: it has the size, and dtype and shape if LMCache's key does not settle them, and
-// it has not expired. Model, tokens and, in our keys, everything else are part of the key.
+// fits reports whether an object is a hit: it has the size, and dtype and shape if LMCache's key does not
+// settle them, and it has not expired. Model, tokens and, in our keys, everything else are part of the key.
 func (e *Engine) fits(o tier.Object, c *chunk, layer int) bool {
 	if o.Size != e.sizeOf(c, layer) {
 		return false

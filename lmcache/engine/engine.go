@@ -14,8 +14,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// An Engine stores the KV of one worker's requests and retrieves it. Its methods may be called from any goroutine; calls
-// that touch the same slots are the caller's to order.
+// An Engine stores the KV of one worker's requests and retrieves it. Its methods may be called from any
+// goroutine; calls that touch the same slots are the caller's to order.
 type Engine struct {
 	o      Options
 	hasher *kv.Hasher // of keys of ours
@@ -42,7 +42,9 @@ func New(o Options) (*Engine, error) {
 // lease opens a lease for one call.
 func (e *Engine) lease(ctx context.Context) (*tier.StoreLease, error) {
 	return e.o.Store.Lease(ctx, tier.LeaseOptions{
-		ID: e.name + " " + strconv.FormatInt(e.leases.Add(1), 10), Owner: "lmcache engine", Until: time.Now().Add(e.o.LeaseTime),
+		ID:    e.name + " " + strconv.FormatInt(e.leases.Add(1), 10),
+		Owner: "lmcache engine",
+		Until: time.Now().Add(e.o.LeaseTime),
 	})
 }
 
@@ -85,8 +87,8 @@ func ask(ctx context.Context, pin func() []tier.Placed) ([]tier.Placed, error) {
 	}
 }
 
-// anyPending reports whether an object is on its way. One that somebody stores is not waited for: that may take as long
-// as a reservation stays.
+// anyPending reports whether an object is on its way. One that somebody stores is not waited for: that may
+// take as long as a reservation stays.
 func anyPending(placed []tier.Placed) bool {
 	for _, p := range placed {
 		if errors.Is(p.Err, tier.ErrPending) && !errors.Is(p.Err, tier.ErrReserved) {
@@ -99,7 +101,10 @@ func anyPending(placed []tier.Placed) bool {
 // needLayered refuses calls of the other kind of engine.
 func (e *Engine) needLayered(layered bool) error {
 	if e.o.Layered != layered {
-		return invalid(fmt.Errorf("Options.Layered is %t: SaveLayers and LoadLayers are for layers, Store and Retrieve for whole chunks", e.o.Layered))
+		return invalid(fmt.Errorf(
+			"Options.Layered is %t: SaveLayers and LoadLayers are for layers, "+
+				"Store and Retrieve for whole chunks",
+			e.o.Layered))
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ func each(t *testing.T, which func(kind) bool, do func(t *testing.T, b *bed, k k
 func all(kind) bool       { return true }
 func layered(k kind) bool { return k.layered }
 
-// TestWhatOneStoresAnotherRetrieves: into other slots, from memory and from the level below, with a part that is left out.
+// TestWhatOneStoresAnotherRetrieves: into other slots, from memory and from the level below, with a part that
+// is left out.
 func TestWhatOneStoresAnotherRetrieves(t *testing.T) {
 	each(t, all, func(t *testing.T, b *bed, k kind) {
 		r := request(upTo(14), 3)
@@ -62,7 +63,8 @@ func TestWhatOneStoresAnotherRetrieves(t *testing.T) {
 			n, err = w.load(other)
 			require.NoError(t, err)
 			require.Equal(t, end, n)
-			require.Equal(t, make([]byte, 4*12*k.layout.Planes()), w.layer(other.Slots[:4], 1), "tokens that are left out")
+			require.Equal(t, make([]byte, 4*12*k.layout.Planes()),
+				w.layer(other.Slots[:4], 1), "tokens that are left out")
 		}
 
 		longer := request(append(upTo(8), 7, 7, 7, 7), 5)
@@ -105,7 +107,8 @@ func TestNamesOfObjects(t *testing.T) {
 	require.NoError(t, err)
 	key := "org/model@1@0@" + chunks[0].Key.Hash + "@bfloat16"
 	require.ElementsMatch(t, []string{
-		space + " " + name, space + ".KV_T2D " + name + "@0", space + ".KV_T2D " + name + "@1", space + ".KV_T2D " + name + "@2",
+		space + " " + name,
+		space + ".KV_T2D " + name + "@0", space + ".KV_T2D " + name + "@1", space + ".KV_T2D " + name + "@2",
 		"lmcache " + key, "lmcache " + key + "@0", "lmcache " + key + "@1", "lmcache " + key + "@2",
 	}, b.names())
 }
@@ -306,7 +309,8 @@ func TestNoRoomStoresAPrefix(t *testing.T) {
 	})
 }
 
-// TestLayersAreLoadedInAWindow: while a layer is used, the level below is asked for those of the window, and for no others.
+// TestLayersAreLoadedInAWindow: while a layer is used, the level below is asked for those of the window, and
+// for no others.
 func TestLayersAreLoadedInAWindow(t *testing.T) {
 	for window := 1; window <= 4; window++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -515,11 +519,15 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfAnyLengthAreRefused: LMCache has no description of 2 GiB or more, and segments are as long as a client wants.
+// TestSegmentsOfAnyLengthAreRefused: LMCache has no description of 2 GiB or more, and segments are as long as
+// a client wants.
 func TestSegmentsOfAnyLengthAreRefused(t *testing.T) {
 	b := newBed(t, t.Context(), 1<<20)
 	defer b.end()
-	g := paged.Geometry{Layout: paged.MLA, Layers: 1, Blocks: 1, BlockTokens: 1, Heads: 1, HeadSize: 1 << 19, ElementSize: 2}
+	g := paged.Geometry{
+		Layout: paged.MLA, Layers: 1, Blocks: 1, BlockTokens: 1,
+		Heads: 1, HeadSize: 1 << 19, ElementSize: 2,
+	}
 	h, err := kv.NewHasher(kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 1, Legacy: true})
 	require.NoError(t, err)
 	database, err := kv.NewSegmentDatabase(h, kv.EngineKey{Model: "m", World: 1, DType: "bfloat16"}, []int64{1})
@@ -539,15 +547,16 @@ func TestSegmentsOfAnyLengthAreRefused(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestEqualSegmentsStayPinned: segments with the same tokens are one object, and the one that was found stays pinned, though
-// the same is behind the first miss, too.
+// TestEqualSegmentsStayPinned: segments with the same tokens are one object, and the one that was found stays
+// pinned, though the same is behind the first miss, too.
 func TestEqualSegmentsStayPinned(t *testing.T) {
 	for _, layered := range []bool{false, true} {
 		b := newBed(t, t.Context(), 1<<20)
 		w := b.worker(kind{layout: paged.FlashAttention, lmcache: true, layered: layered}, func(o *engine.Options) {
 			h, err := kv.NewHasher(kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: chunkTokens, Legacy: true})
 			require.NoError(t, err)
-			o.Database, err = kv.NewSegmentDatabase(h, kv.EngineKey{Model: o.Layout.Model, World: 1, DType: "bfloat16"}, []int64{9})
+			o.Database, err = kv.NewSegmentDatabase(h,
+				kv.EngineKey{Model: o.Layout.Model, World: 1, DType: "bfloat16"}, []int64{9})
 			require.NoError(t, err)
 		})
 		stored, err := w.save(request([]int64{1, 2, 3, 9, 1, 2, 3}, 0))

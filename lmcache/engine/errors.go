@@ -18,8 +18,8 @@ func invalid(err error) error {
 	return fmt.Errorf("%w: %w", errInvalid, err)
 }
 
-// ErrLost reports that a chunk which was found when a load began went before it was there: the tokens of the request have
-// to be computed.
+// ErrLost reports that a chunk which was found when a load began went before it was there: the tokens of the
+// request have to be computed.
 var ErrLost = errors.New("lmcache/engine: a chunk was evicted while it was loaded")
 
 // errSlow reports that the pins of a call ended by time before it was done with what they pinned.

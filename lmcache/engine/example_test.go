@@ -14,17 +14,22 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Example is the way of two requests whose prompts have the same beginning, with blocks of 4 tokens and chunks of 8. Package
-// flow decides what is loaded and saved, and the engine does it.
+// Example is the way of two requests whose prompts have the same beginning, with blocks of 4 tokens and
+// chunks of 8. Package flow decides what is loaded and saved, and the engine does it.
 func Example() {
 	ctx := context.Background()
-	store, err := tier.Open(ctx, tier.Options{Memory: tiertest.NewMap(tiertest.MapOptions{})}) // memory.Open in a program
+	// A program has memory.Open in place of this map.
+	store, err := tier.Open(ctx, tier.Options{Memory: tiertest.NewMap(tiertest.MapOptions{})})
 	check(err)
 	defer store.Close()
 
 	// The worker's buffers: 2 layers of 16 blocks, with 2 heads of 8 elements of 2 bytes.
-	geometry := paged.Geometry{Layout: paged.FlashAttention, Layers: 2, Blocks: 16, BlockTokens: 4, Heads: 2, HeadSize: 8, ElementSize: 2}
-	buffers, err := paged.New(geometry, [][]byte{make([]byte, geometry.TensorBytes()), make([]byte, geometry.TensorBytes())})
+	geometry := paged.Geometry{
+		Layout: paged.FlashAttention, Layers: 2, Blocks: 16,
+		BlockTokens: 4, Heads: 2, HeadSize: 8, ElementSize: 2,
+	}
+	buffers, err := paged.New(geometry,
+		[][]byte{make([]byte, geometry.TensorBytes()), make([]byte, geometry.TensorBytes())})
 	check(err)
 	e, err := engine.New(engine.Options{
 		Store: store, Buffers: buffers,
@@ -45,7 +50,9 @@ func Example() {
 		held[id] = lease
 		return e.Lookup(ctx, engine.Request{Tokens: tokens}, lease)
 	}
-	scheduler, err := flow.NewScheduler(flow.Options{BlockTokens: 4, ChunkTokens: 8, DiscardPartialChunks: true}, lookup)
+	scheduler, err := flow.NewScheduler(
+		flow.Options{BlockTokens: 4, ChunkTokens: 8, DiscardPartialChunks: true},
+		lookup)
 	check(err)
 
 	serve := func(id string, tokens, blocks []int64) {
@@ -53,7 +60,9 @@ func Example() {
 		found, err := scheduler.Matched(r, 0) // tokens and look-up
 		check(err)
 		check(scheduler.Allocated(r, found)) // allocation
-		metas, err := scheduler.Build([]flow.Scheduled{{ID: id, Tokens: tokens, Computed: found, Count: len(tokens) - found, Blocks: blocks}}, nil)
+		metas, err := scheduler.Build([]flow.Scheduled{
+			{ID: id, Tokens: tokens, Computed: found, Count: len(tokens) - found,
+				Blocks: blocks}}, nil)
 		check(err)
 		loaded, stored, slots := 0, engine.Stored{}, flow.AppendSlots(nil, blocks, 4, len(tokens))
 		for _, m := range metas {
@@ -62,7 +71,8 @@ func Example() {
 				check(err)
 			}
 			for i, token := range tokens[loaded:] { // the model runs
-				check(buffers.Scatter(slots[loaded+i:][:1], bytes.Repeat([]byte{byte(token)}, geometry.ChunkBytes(1, false))))
+				check(buffers.Scatter(slots[loaded+i:][:1],
+					bytes.Repeat([]byte{byte(token)}, geometry.ChunkBytes(1, false))))
 			}
 			if t, ok := m.ToSave(8); ok {
 				stored, err = e.Store(ctx, engine.Request{Tokens: t.Tokens, Slots: t.Slots, Skip: t.Skip})

@@ -34,14 +34,14 @@ func (e *Engine) LoadLayers(ctx context.Context, r Request) (*Load, error) {
 	return &Load{e, chunks[:n], r.Slots, endOf(chunks[:n], r.Skip)}, nil
 }
 
-// End returns the end of the last token that is loaded, counted from the first token of the request: Request.Skip if none
-// is.
+// End returns the end of the last token that is loaded, counted from the first token of the request:
+// Request.Skip if none is.
 func (l *Load) End() int { return l.end }
 
-// Layers loads layer after layer, and yields each when its KV is in the slots. While the loop uses one, the next ones are
-// loaded, so that with it Options.Window layers are in work: those are fetched from lower levels, pinned, and copied. When
-// the loop ends, nothing is pinned and no goroutine is left, however it ends. Slots of layers in the window may have
-// been written to then.
+// Layers loads layer after layer, and yields each when its KV is in the slots. While the loop uses one, the
+// next ones are loaded, so that with it Options.Window layers are in work: those are fetched from lower
+// levels, pinned, and copied. When the loop ends, nothing is pinned and no goroutine is left, however it
+// ends. Slots of layers in the window may have been written to then.
 //
 // An error ends the loop: that of ctx, or [ErrLost] if a chunk has gone since LoadLayers.
 func (l *Load) Layers(ctx context.Context) iter.Seq2[int, error] {
@@ -94,11 +94,14 @@ func (l *Load) load(ctx context.Context, lease *tier.StoreLease, layer int) erro
 	}
 	for i, c := range l.chunks {
 		if placed[i].Err != nil || !l.e.fits(placed[i].Object, c, layer) {
-			return fmt.Errorf("%w: layer %d of the tokens %d to %d: %w", ErrLost, layer, c.start, c.end, reason(placed[i].Err))
+			return fmt.Errorf(
+				"%w: layer %d of the tokens %d to %d: %w",
+				ErrLost, layer, c.start, c.end, reason(placed[i].Err))
 		}
 	}
 	for i, c := range l.chunks {
-		if err := l.e.o.Buffers.ScatterLayer(l.slots[c.start:c.end], layer, l.e.o.LayerFormat, placed[i].Bytes); err != nil {
+		slots := l.slots[c.start:c.end]
+		if err := l.e.o.Buffers.ScatterLayer(slots, layer, l.e.o.LayerFormat, placed[i].Bytes); err != nil {
 			return err
 		}
 	}

@@ -13,13 +13,13 @@ const (
 	maxLookup = 512
 )
 
-// Lookup returns up to which token the KV of a request can be loaded: the end of the longest prefix of chunks that are
-// there with all their layers, counted from the first token. r.Skip if there are none. What a level that is away has, is
-// not there.
+// Lookup returns up to which token the KV of a request can be loaded: the end of the longest prefix of chunks
+// that are there with all their layers, counted from the first token. r.Skip if there are none. What a level
+// that is away has, is not there.
 //
-// If hold is not nil, these chunks are fetched into memory and pinned by it, so that a load finds them. They stay until the
-// caller unpins them, or releases the lease: at the end of the request. Each request has a lease of its own. After an
-// error none of the request's chunks is pinned, and the result is r.Skip.
+// If hold is not nil, these chunks are fetched into memory and pinned by it, so that a load finds them. They
+// stay until the caller unpins them, or releases the lease: at the end of the request. Each request has a
+// lease of its own. After an error none of the request's chunks is pinned, and the result is r.Skip.
 func (e *Engine) Lookup(ctx context.Context, r Request, hold *tier.StoreLease) (int, error) {
 	chunks, err := e.chunks(r, false)
 	if err != nil {
@@ -60,8 +60,8 @@ func endOf(chunks []*chunk, skip int) int {
 	return chunks[len(chunks)-1].end
 }
 
-// prefix returns how many chunks from the first one on are there, and how many it has asked for. hold may have pinned all
-// of those.
+// prefix returns how many chunks from the first one on are there, and how many it has asked for. hold may
+// have pinned all of those.
 func (e *Engine) prefix(ctx context.Context, chunks []*chunk, hold *tier.StoreLease) (n, asked int, err error) {
 	parts := e.parts()
 	for some := range slices.Chunk(chunks, max(1, maxLookup/len(parts))) {
@@ -78,7 +78,8 @@ func (e *Engine) prefix(ctx context.Context, chunks []*chunk, hold *tier.StoreLe
 		}
 		for i, c := range some {
 			for j, layer := range parts {
-				if at := i*len(parts) + j; at >= len(found) || found[at].Err != nil || !e.fits(found[at].Object, c, layer) {
+				at := i*len(parts) + j
+				if at >= len(found) || found[at].Err != nil || !e.fits(found[at].Object, c, layer) {
 					return n, asked, nil
 				}
 			}

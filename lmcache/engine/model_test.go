@@ -15,8 +15,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// model is which prefixes of tokens have their KV stored, by the text of the tokens. It knows no keys and no chunks but
-// their length.
+// model is which prefixes of tokens have their KV stored, by the text of the tokens. It knows no keys and no
+// chunks but their length.
 type model struct {
 	kind   kind
 	stored map[string]bool
@@ -149,8 +149,8 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// TestModelWithoutRoom: memory has room for some chunks only, and levels fail. What is loaded is what was stored, and is no
-// more than that.
+// TestModelWithoutRoom: memory has room for some chunks only, and levels fail. What is loaded is what was
+// stored, and is no more than that.
 func TestModelWithoutRoom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.SampledFrom(kinds).Draw(t, "kind")

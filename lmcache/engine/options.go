@@ -20,18 +20,18 @@ type Options struct {
 	Layout kv.Layout
 	Worker int // of Layout.World
 
-	// Database makes the engine use LMCache's own keys, with LMCache's description of each object in its note, so that
-	// LMCache reads and writes the same tree of files or the same Redis: Space is that of the level with the layout
-	// of LMCache, and is needed. Without a Database, spaces and names are those of `ringcache serve`, whose workers share
-	// chunks of all layers with the engine.
+	// Database makes the engine use LMCache's own keys, with LMCache's description of each object in its
+	// note, so that LMCache reads and writes the same tree of files or the same Redis: Space is that of the
+	// level with the layout of LMCache, and is needed. Without a Database, spaces and names are those of
+	// `ringcache serve`, whose workers share chunks of all layers with the engine.
 	Database *kv.TokenDatabase
 	Space    string
 
-	// Layered makes each layer of a chunk an object of its own. LoadLayers and SaveLayers need it, and Store and Retrieve
-	// are without it.
+	// Layered makes each layer of a chunk an object of its own. LoadLayers and SaveLayers need it, and Store
+	// and Retrieve are without it.
 	Layered bool
-	// LayerFormat is that of a chunk of one layer: KVT2D, or KV2TD as with LMCache's blending. 0 is KVT2D, and KVMLA for
-	// buffers with one plane.
+	// LayerFormat is that of a chunk of one layer: KVT2D, or KV2TD as with LMCache's blending. 0 is KVT2D,
+	// and KVMLA for buffers with one plane.
 	LayerFormat paged.Format
 	// Window is how many layers LoadLayers has in work at most, with the one that is used. 0 is 2: the next layer is
 	// loaded while one is used.
@@ -43,8 +43,8 @@ type Options struct {
 	TTL time.Duration
 	// Tenant is who is charged for what is stored, in the store's quotas.
 	Tenant string
-	// LeaseTime is how long what a call has pinned stays after the process was killed. Each step of a call renews it, and
-	// a step that takes longer fails. 0 is 5 minutes.
+	// LeaseTime is how long what a call has pinned stays after the process was killed. Each step of a call
+	// renews it, and a step that takes longer fails. 0 is 5 minutes.
 	LeaseTime time.Duration
 	// Now is the clock of TTL; nil is time.Now.
 	Now func() time.Time
@@ -88,7 +88,9 @@ func (o Options) check() error {
 	one := o.Buffers.Geometry().Layout.Planes() == 1
 	switch {
 	case one != (o.LayerFormat == paged.KVMLA) || !one && o.LayerFormat != paged.KVT2D && o.LayerFormat != paged.KV2TD:
-		return fmt.Errorf("the format %v of a layer does not fit buffers of the layout %s", o.LayerFormat, o.Buffers.Geometry().Layout)
+		return fmt.Errorf(
+			"the format %v of a layer does not fit buffers of the layout %s",
+			o.LayerFormat, o.Buffers.Geometry().Layout)
 	case o.Window < 1 || o.Window > maxWindow:
 		return fmt.Errorf("a window of %d layers; 1 to %d are possible", o.Window, maxWindow)
 	case o.TTL < 0 || o.LeaseTime < time.Second:
@@ -112,12 +114,17 @@ func (o Options) checkLayout() error {
 	g, b := o.Layout.Groups[0], o.Buffers.Geometry()
 	switch {
 	case len(o.Layout.Groups) != 1 || g.Window != 0 || g.Recurrent:
-		return errors.New("the layout has several groups, a window or a state: an engine has one group of layers that keep every token")
+		return errors.New(
+			"the layout has several groups, a window or a state: " +
+				"an engine has one group of layers that keep every token")
 	case g.Slots != o.Layout.ChunkTokens:
 		return fmt.Errorf("the layout has %d slots in a chunk of %d tokens", g.Slots, o.Layout.ChunkTokens)
-	case g.Layers != b.Layers || g.Planes != b.Layout.Planes() || g.BlockTokens != b.BlockTokens || g.Hidden != b.Heads*b.HeadSize ||
+	case g.Layers != b.Layers || g.Planes != b.Layout.Planes() ||
+		g.BlockTokens != b.BlockTokens || g.Hidden != b.Heads*b.HeadSize ||
 		torchdtype.Find(g.DType).Size != b.ElementSize:
-		return fmt.Errorf("the layout has %d layers, %d planes, blocks of %d tokens, and %d elements of %s in a token; the buffers are %+v",
+		return fmt.Errorf(
+			"the layout has %d layers, %d planes, blocks of %d tokens, "+
+				"and %d elements of %s in a token; the buffers are %+v",
 			g.Layers, g.Planes, g.BlockTokens, g.Hidden, g.DType, b)
 	}
 	return nil
@@ -133,7 +140,10 @@ func (o Options) checkDatabase() error {
 		return err
 	}
 	if k := chunks[0].Key; k.Model != o.Layout.Model || k.DType != o.Layout.Groups[0].DType {
-		return fmt.Errorf("the database has keys of the model %q and %s, and the layout is of %q and %s", k.Model, k.DType, o.Layout.Model,
+		return fmt.Errorf(
+			"the database has keys of the model %q and %s, "+
+				"and the layout is of %q and %s",
+			k.Model, k.DType, o.Layout.Model,
 			o.Layout.Groups[0].DType)
 	}
 	_, err = lmcacheNote(o, 1, o.Layered) // which refuses dtypes that LMCache has no number for

@@ -7,13 +7,14 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// Retrieve copies the KV of a request from the memory level straight into its slots. What only lower levels have is
-// fetched into memory first: while some chunks are copied, the next ones are on their way. It returns the end of the last
-// token that was loaded, counted from the first token of the request, and r.Skip if none was: LMCache's mask of the result
-// is True from r.Skip up to there. It ends with the first chunk that is not there, or does not fit.
+// Retrieve copies the KV of a request from the memory level straight into its slots. What only lower levels
+// have is fetched into memory first: while some chunks are copied, the next ones are on their way. It returns
+// the end of the last token that was loaded, counted from the first token of the request, and r.Skip if none
+// was: LMCache's mask of the result is True from r.Skip up to there. It ends with the first chunk that is not
+// there, or does not fit.
 //
-// After an error, slots behind that end may have been written to. So they may be if Retrieve returns no error: what is not
-// loaded has to be computed.
+// After an error, slots behind that end may have been written to. So they may be if Retrieve returns no
+// error: what is not loaded has to be computed.
 func (e *Engine) Retrieve(ctx context.Context, r Request) (end int, err error) {
 	if err := e.needLayered(false); err != nil {
 		return 0, err

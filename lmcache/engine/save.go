@@ -19,8 +19,9 @@ type Save struct {
 	done   Stored
 }
 
-// SaveLayers takes room for all layers of the chunks of a request, until one has no room. Layer copies them, and Commit
-// publishes all of them: before, nobody finds any, and Abort leaves nothing. Whoever calls SaveLayers calls one of the two.
+// SaveLayers takes room for all layers of the chunks of a request, until one has no room. Layer copies them,
+// and Commit publishes all of them: before, nobody finds any, and Abort leaves nothing. Whoever calls
+// SaveLayers calls one of the two.
 //
 // See docs/decisions.md, "Layers are published together, the first one last".
 func (e *Engine) SaveLayers(ctx context.Context, r Request) (*Save, error) {
@@ -85,7 +86,8 @@ func (s *Save) reserve(c *chunk) (full bool, err error) {
 	return false, nil
 }
 
-// Layer copies one layer of all chunks from their slots: after the engine has computed it, and before it reuses the slots.
+// Layer copies one layer of all chunks from their slots: after the engine has computed it, and before it
+// reuses the slots.
 func (s *Save) Layer(layer int) error {
 	if s.lease == nil {
 		return invalid(errors.New("the Save has ended"))
@@ -107,8 +109,8 @@ func (s *Save) Layer(layer int) error {
 	return nil
 }
 
-// Commit publishes all layers, and ends s. It is refused if Layer was not called for one of them: then, and after any other
-// error, nothing was stored that anybody finds.
+// Commit publishes all layers, and ends s. It is refused if Layer was not called for one of them: then, and
+// after any other error, nothing was stored that anybody finds.
 func (s *Save) Commit() (Stored, error) {
 	if s.lease == nil {
 		return Stored{}, invalid(errors.New("the Save has ended"))

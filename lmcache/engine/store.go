@@ -15,10 +15,10 @@ type Stored struct {
 	There int // tokens of chunks that memory had already, or that somebody else is storing
 }
 
-// Store copies the KV of the chunks of a request from their slots straight into the memory level, from which lower levels
-// get it. Chunks that memory has already are left as they are; those that only a lower level has come back to memory so.
-// Store ends with the first one that has no room, since those behind it are worthless without it: that is no error. After
-// an error, a chunk is there whole or not at all.
+// Store copies the KV of the chunks of a request from their slots straight into the memory level, from which
+// lower levels get it. Chunks that memory has already are left as they are; those that only a lower level has
+// come back to memory so. Store ends with the first one that has no room, since those behind it are worthless
+// without it: that is no error. After an error, a chunk is there whole or not at all.
 func (e *Engine) Store(ctx context.Context, r Request) (Stored, error) {
 	var done Stored
 	if err := e.needLayered(false); err != nil {
@@ -80,7 +80,9 @@ func (e *Engine) deleteExpired(ctx context.Context, chunks []*chunk) error {
 }
 
 // storeSome stores chunks, and reports whether one had no room.
-func (e *Engine) storeSome(lease *tier.StoreLease, chunks []*chunk, slots []int64, done *Stored) (full bool, err error) {
+func (e *Engine) storeSome(
+	lease *tier.StoreLease, chunks []*chunk, slots []int64, done *Stored,
+) (full bool, err error) {
 	objects := make([]tier.Object, len(chunks))
 	for i, c := range chunks {
 		objects[i] = e.objectOf(c, whole)

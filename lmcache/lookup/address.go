@@ -54,8 +54,8 @@ func (a Address) Path(rank int) (string, error) {
 	return short, nil
 }
 
-// Listen listens at a path, for the user of this process alone. It removes a socket there at which nobody listens: ended
-// workers leave them. Nothing else is removed.
+// Listen listens at a path, for the user of this process alone. It removes a socket there at which nobody
+// listens: ended workers leave them. Nothing else is removed.
 func Listen(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -64,7 +64,8 @@ func Listen(path string) (net.Listener, error) {
 			return nil, errors.Join(fmt.Errorf("lookup: somebody listens at %s: %w", path, err), c.Close())
 		}
 		// To connect to a file is refused, too.
-		if info, e := os.Lstat(path); !errors.Is(dialed, syscall.ECONNREFUSED) || e == nil && info.Mode().Type() != os.ModeSocket {
+		info, e := os.Lstat(path)
+		if !errors.Is(dialed, syscall.ECONNREFUSED) || e == nil && info.Mode().Type() != os.ModeSocket {
 			return nil, fmt.Errorf("lookup: %w", errors.Join(err, dialed))
 		}
 		if err := os.Remove(path); err != nil {

@@ -51,7 +51,10 @@ type Client struct {
 // NewClient returns a Client.
 func NewClient(o ClientOptions) (*Client, error) {
 	if len(o.Paths) == 0 || len(o.Paths) > maxWorkers || slices.Contains(o.Paths, "") || o.Timeout < 0 {
-		return nil, invalid("client: %d workers, of which each has a path, and %d are the most; or the timeout %s", len(o.Paths), maxWorkers, o.Timeout)
+		return nil, invalid(
+			"client: %d workers, of which each has a path, "+
+				"and %d are the most; or the timeout %s",
+			len(o.Paths), maxWorkers, o.Timeout)
 	}
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
@@ -64,9 +67,9 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// Lookup returns how many tokens of a request are stored at all workers, from the first one on. tokens have the values of
-// media in place; options are those of the request, a JSON object or empty. It returns at the timeout at the latest. After
-// an error the request is to be computed.
+// Lookup returns how many tokens of a request are stored at all workers, from the first one on. tokens have
+// the values of media in place; options are those of the request, a JSON object or empty. It returns at the
+// timeout at the latest. After an error the request is to be computed.
 func (c *Client) Lookup(ctx context.Context, id string, tokens []int64, options string) (stored int, err error) {
 	r := Request{ID: id, Tokens: tokens, Options: options}
 	if c.o.Database != nil {
@@ -105,7 +108,8 @@ func (c *Client) Lookup(ctx context.Context, id string, tokens []int64, options 
 		return 0, fmt.Errorf("lookup: request %.80q: %w", id, err)
 	}
 	if slices.Max(answers) != slices.Min(answers) {
-		c.differ.Warn(c.o.Logger, "lookup: workers have different numbers of tokens", "request", shortened(id), "tokens", answers)
+		c.differ.Warn(c.o.Logger, "lookup: workers have different numbers of tokens",
+			"request", shortened(id), "tokens", answers)
 	}
 	return slices.Min(answers), nil
 }

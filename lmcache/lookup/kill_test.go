@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/ringcache/ringcache/kv"
 )
 
 // workerVariable has the path of the socket, in a process that is a worker.
@@ -24,7 +22,11 @@ var kills = flag.Int("lookup.kills", 5, "TestKilledWorker kills so many workers"
 
 // serveUntilKilled is a worker in a process of its own. What is stored is all tokens but the last chunk.
 func serveUntilKilled(path string) {
-	s, err := NewServer(ServerOptions{Lookup: func(_ context.Context, r Request) (int, error) { return 4 * (len(r.Hashes) - 1), nil }})
+	s, err := NewServer(ServerOptions{
+		Lookup: func(_ context.Context, r Request) (int, error) {
+			return 4 * (len(r.Hashes) - 1), nil
+		},
+	})
 	if err != nil {
 		panic(err)
 	}
@@ -50,11 +52,11 @@ func startWorker(t *testing.T, path string) *exec.Cmd {
 	return c
 }
 
-// TestKilledWorker: a scheduler whose worker is killed at any moment gets an error or the right answer, never another one,
-// and its second look-up at the latest finds the worker that came in its place.
+// TestKilledWorker: a scheduler whose worker is killed at any moment gets an error or the right answer, never
+// another one, and its second look-up at the latest finds the worker that came in its place.
 func TestKilledWorker(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	c := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4})})
+	c := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, chunksOf4)})
 	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // it chooses moments
 	answers, failed := 0, 0
 	// ask looks up some tokens, and reports whether there was an answer.

@@ -28,8 +28,9 @@ var (
 
 const liars = 6
 
-// TestLies: liars send frames that can't be read, numbers that do not fit, lengths of what is not there, and other
-// protocols, and go in the middle of a message. The scheduler beside them gets right answers, and nothing is left of them.
+// TestLies: liars send frames that can't be read, numbers that do not fit, lengths of what is not there, and
+// other protocols, and go in the middle of a message. The scheduler beside them gets right answers, and
+// nothing is left of them.
 func TestLies(t *testing.T) {
 	var lines log
 	scheme := kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4}
@@ -43,7 +44,8 @@ func TestLies(t *testing.T) {
 			}
 			return 4 * (len(r.Hashes) - 1), nil
 		},
-		Hasher: newHasher(t, scheme), MaxMessage: 1 << 16, MaxConns: liars + 1, Logger: slog.New(slog.NewTextHandler(&lines, nil)),
+		Hasher: newHasher(t, scheme), MaxMessage: 1 << 16, MaxConns: liars + 1,
+		Logger: slog.New(slog.NewTextHandler(&lines, nil)),
 	})
 	c := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, scheme)})
 	honest := func() {
@@ -58,7 +60,8 @@ func TestLies(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range liars {
 		all.Go(func() {
-			l := &liar{rng: rand.New(rand.NewPCG(*lieSeed, uint64(i))), path: path} //nolint:gosec // lies can be repeated
+			//nolint:gosec // lies can be repeated
+			l := &liar{rng: rand.New(rand.NewPCG(*lieSeed, uint64(i))), path: path}
 			for told.Add(1) <= int64(*lies) {
 				if l.lie() {
 					answered.Add(1)
@@ -91,12 +94,15 @@ func TestLies(t *testing.T) {
 	}, time.Minute, time.Millisecond, "only the scheduler is connected")
 	honest()
 	require.LessOrEqual(t, len(s.recent), maxRecent)
-	require.LessOrEqual(t, strings.Count(lines.String(), "\n"), 3*(2+int(took/time.Minute)), "a line a minute of each kind")
+	require.LessOrEqual(t, strings.Count(lines.String(), "\n"), 3*(2+int(took/time.Minute)),
+		"a line a minute of each kind")
 	require.Positive(t, answered.Load())
 	require.Positive(t, ended.Load())
 	after := heap()
 	require.Less(t, after, before+(8<<20))
-	t.Logf("%d lies in %v: %d answered with 0, %d ended their connection; %d right answers beside them; heap %d KiB before, %d at most, %d after",
+	t.Logf(
+		"%d lies in %v: %d answered with 0, %d ended their connection; "+
+			"%d right answers beside them; heap %d KiB before, %d at most, %d after",
 		*lies, took.Round(time.Second), answered.Load(), ended.Load(), questions, before>>10, most>>10, after>>10)
 }
 
@@ -175,7 +181,11 @@ func (l *liar) noise() []byte {
 	for i := range b {
 		b[i] = byte(l.rng.Uint32())
 	}
-	heads := []string{"", "\x02\xff\xff\xff\xff\xff\xff\xff\xff", "\x03\x00\x00\x00\x00\x7f\xff\xff\xff", "\x01\x00\x01\x7f", "\x04\x05READY", "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03", "GET / HTTP/1.1\r\n\r\n"}
+	heads := []string{
+		"", "\x02\xff\xff\xff\xff\xff\xff\xff\xff", "\x03\x00\x00\x00\x00\x7f\xff\xff\xff",
+		"\x01\x00\x01\x7f", "\x04\x05READY", "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03",
+		"GET / HTTP/1.1\r\n\r\n",
+	}
 	return append([]byte(heads[l.rng.IntN(len(heads))]), b...)
 }
 

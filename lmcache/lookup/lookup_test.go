@@ -36,6 +36,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// chunksOf4 is the scheme of most tests.
+var chunksOf4 = kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4}
+
+// finds is a look-up that finds n tokens, whatever it is asked for.
+func finds(n int) func(context.Context, Request) (int, error) {
+	return func(context.Context, Request) (int, error) { return n, nil }
+}
+
 func newHasher(t testing.TB, s kv.Scheme) *kv.Hasher {
 	t.Helper()
 	s.Legacy = true
@@ -128,7 +136,8 @@ func TestGoldenFrames(t *testing.T) {
 		r := Request{ID: row.ID, Tokens: row.Tokens, Options: row.Options}
 		if !row.Blending {
 			r.Tokens = nil
-			chunks, err := newDatabase(t, kv.Scheme{Algorithm: row.Algorithm, ChunkTokens: row.Chunk, Seed: "0", KeepTail: row.Tail}).Chunks(row.Tokens, 0, nil)
+			scheme := kv.Scheme{Algorithm: row.Algorithm, ChunkTokens: row.Chunk, Seed: "0", KeepTail: row.Tail}
+			chunks, err := newDatabase(t, scheme).Chunks(row.Tokens, 0, nil)
 			require.NoError(t, err)
 			for _, c := range chunks {
 				r.Hashes, r.Lengths = append(r.Hashes, c.Key.Hash), append(r.Lengths, c.End-c.Start)
@@ -174,7 +183,10 @@ func TestLookup(t *testing.T) {
 	_, two := serve(t, answering(4))
 	var lines log
 	s := kv.Scheme{Algorithm: kv.Builtin, Seed: "0", ChunkTokens: 4}
-	c := connect(t, ClientOptions{Paths: []string{one, two}, Database: newDatabase(t, s), Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+	c := connect(t, ClientOptions{
+		Paths: []string{one, two}, Database: newDatabase(t, s),
+		Logger: slog.New(slog.NewTextHandler(&lines, nil)),
+	})
 	for range 3 { // on the same connections
 		n, err := c.Lookup(t.Context(), "r", tokens(11), `{"lmcache.tag.a":"b"}`)
 		require.NoError(t, err)
@@ -196,7 +208,10 @@ func TestLookup(t *testing.T) {
 }
 
 func TestLookupOfTokens(t *testing.T) {
-	_, path := serve(t, ServerOptions{Blending: true, Lookup: func(_ context.Context, r Request) (int, error) { return len(r.Tokens), nil }})
+	_, path := serve(t, ServerOptions{
+		Blending: true,
+		Lookup:   func(_ context.Context, r Request) (int, error) { return len(r.Tokens), nil },
+	})
 	c := connect(t, ClientOptions{Paths: []string{path}})
 	n, err := c.Lookup(t.Context(), "r", tokens(100_000), "")
 	require.NoError(t, err)
@@ -221,7 +236,7 @@ func TestLateAnswers(t *testing.T) {
 		},
 		Undelivered: func(r Request) { undelivered <- r },
 	})
-	c := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4})})
+	c := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, chunksOf4)})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-began
@@ -246,7 +261,7 @@ func TestTimeout(t *testing.T) {
 	l, err := Listen(silent)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
-	d := newDatabase(t, kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4})
+	d := newDatabase(t, chunksOf4)
 	for _, path := range []string{mute, silent} {
 		c := connect(t, ClientOptions{Paths: []string{path}, Database: d, Timeout: 10 * time.Millisecond})
 		_, err := c.Lookup(t.Context(), "r", tokens(8), "")
@@ -260,9 +275,9 @@ func TestTimeout(t *testing.T) {
 // TestWorkerThatComesBack: after a failure the next look-up connects again.
 func TestWorkerThatComesBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	c := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4})})
+	c := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, chunksOf4)})
 	for round := range 3 {
-		s, err := NewServer(ServerOptions{Lookup: func(context.Context, Request) (int, error) { return 4, nil }})
+		s, err := NewServer(ServerOptions{Lookup: finds(4)})
 		require.NoError(t, err)
 		l, err := Listen(path)
 		require.NoError(t, err)
@@ -294,7 +309,7 @@ func TestCloseEndsALookup(t *testing.T) {
 		<-ctx.Done()
 		return 0, ctx.Err()
 	}})
-	c := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4})})
+	c := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, chunksOf4)})
 	go func() {
 		<-began
 		_ = c.Close()
@@ -308,12 +323,9 @@ func TestCloseEndsALookup(t *testing.T) {
 // greeted returns a connection of a REQ socket.
 func greeted(t testing.TB, path string) *zmtp.Conn {
 	t.Helper()
-	raw, err := net.Dial("unix", path)
+	c, err := dialGreeted(path)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = raw.Close() })
-	c := zmtp.New(raw, zmtp.Options{MaxMessage: 1 << 20, SendTimeout: time.Minute})
-	_, err = c.Greet(zmq4.Req, time.Minute)
-	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
@@ -351,10 +363,20 @@ func TestMessagesThatLie(t *testing.T) {
 	}
 	require.Equal(t, 7, ask(good))
 	for name, frames := range map[string][][]byte{
-		"short": good[:4], "hashes": with(1, "\xc0"), "many": with(1, "\xdd\xff\xff\xff\xff\x01"), "float": with(1, "\x91\xca\x00\x00\x00\x00"),
-		"behind": with(1, "\x91\x01\x01"), "lengths": with(2, "\x92\x01\x01"), "negative": with(2, "\x91\xff"), "ID": with(3, "\x01"),
-		"UTF-8": with(3, "\xa1\xff"), "long ID": with(3, "\xda\x0f\x00"+strings.Repeat("x", 0xf00)+"y"), "options": with(4, "\xc0"), "empty": with(4, ""),
-		"fails": with(3, "\xa5fails"), "odd": with(3, "\xa3odd"),
+		"short":    good[:4],
+		"hashes":   with(1, "\xc0"),
+		"many":     with(1, "\xdd\xff\xff\xff\xff\x01"),
+		"float":    with(1, "\x91\xca\x00\x00\x00\x00"),
+		"behind":   with(1, "\x91\x01\x01"),
+		"lengths":  with(2, "\x92\x01\x01"),
+		"negative": with(2, "\x91\xff"),
+		"ID":       with(3, "\x01"),
+		"UTF-8":    with(3, "\xa1\xff"),
+		"long ID":  with(3, "\xda\x0f\x00"+strings.Repeat("x", 0xf00)+"y"),
+		"options":  with(4, "\xc0"),
+		"empty":    with(4, ""),
+		"fails":    with(3, "\xa5fails"),
+		"odd":      with(3, "\xa3odd"),
 	} {
 		require.Zero(t, ask(frames), name)
 	}
@@ -400,7 +422,11 @@ func TestAnswersThatLie(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := Listen(path)
 	require.NoError(t, err)
-	answers := [][][]byte{{{}, {0, 0, 0, 9}}, {{}, {0, 0, 0, 0, 0}}, {{0, 0, 0, 8}}, {{1}, {0, 0, 0, 8}}, {{}, make([]byte, 8192)}, {{}, {}, {}}, {{}, {0, 0, 0, 8}}}
+	answers := [][][]byte{
+		{{}, {0, 0, 0, 9}}, {{}, {0, 0, 0, 0, 0}}, {{0, 0, 0, 8}}, {{1}, {0, 0, 0, 8}},
+		{{}, make([]byte, 8192)}, {{}, {}, {}},
+		{{}, {0, 0, 0, 8}}, // the right one
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -418,7 +444,7 @@ func TestAnswersThatLie(t *testing.T) {
 			_ = raw.Close()
 		}
 	}()
-	c := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4})})
+	c := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, chunksOf4)})
 	for i := range answers {
 		n, err := c.Lookup(t.Context(), "r", tokens(8), "")
 		if i < len(answers)-1 {
@@ -436,24 +462,32 @@ func TestAnswersThatLie(t *testing.T) {
 
 // TestPeersThatHashOtherwise: the cause of look-ups that never find anything is named.
 func TestPeersThatHashOtherwise(t *testing.T) {
-	own := kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4}
 	for name, c := range map[string]struct {
 		scheme kv.Scheme
 		logged string // at the look-up
 		stored string // by Stored
 	}{
-		"same":   {scheme: own},
-		"seed":   {scheme: kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4, Seed: "0"}, stored: "a peer hashes with sha256_cbor with PYTHONHASHSEED=0"},
-		"random": {scheme: kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4, Seed: "918"}, stored: "is PYTHONHASHSEED not set there"},
-		"other":  {scheme: kv.Scheme{Algorithm: kv.Builtin, ChunkTokens: 4, Seed: "0"}, logged: "is negative: it is of builtin"},
+		"same": {scheme: chunksOf4},
+		"seed": {
+			scheme: kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4, Seed: "0"},
+			stored: "a peer hashes with sha256_cbor with PYTHONHASHSEED=0",
+		},
+		"random": {
+			scheme: kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4, Seed: "918"},
+			stored: "is PYTHONHASHSEED not set there",
+		},
+		"other": {
+			scheme: kv.Scheme{Algorithm: kv.Builtin, ChunkTokens: 4, Seed: "0"},
+			logged: "is negative: it is of builtin",
+		},
 		"chunk":  {scheme: kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 8}, logged: "chunks of another length"},
 		"chunks": {scheme: kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 2}, logged: "chunks of another length"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHasher(t, own)
+			h := newHasher(t, chunksOf4)
 			var lines log
 			s, path := serve(t, ServerOptions{
-				Lookup: func(context.Context, Request) (int, error) { return 0, nil }, Hasher: h, Logger: slog.New(slog.NewTextHandler(&lines, nil)),
+				Lookup: finds(0), Hasher: h, Logger: slog.New(slog.NewTextHandler(&lines, nil)),
 			})
 			client := connect(t, ClientOptions{Paths: []string{path}, Database: newDatabase(t, c.scheme)})
 			_, err := client.Lookup(t.Context(), "r", tokens(64), "")
@@ -481,7 +515,7 @@ func TestPeersThatHashOtherwise(t *testing.T) {
 
 // TestRemembersFewRequests: what a server keeps of requests is bounded.
 func TestRemembersFewRequests(t *testing.T) {
-	s, err := NewServer(ServerOptions{Lookup: func(context.Context, Request) (int, error) { return 0, nil }, Hasher: newHasher(t, kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4})})
+	s, err := NewServer(ServerOptions{Lookup: finds(0), Hasher: newHasher(t, chunksOf4)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	for i := range 3 * maxRecent {
@@ -499,12 +533,13 @@ func TestRemembersFewRequests(t *testing.T) {
 }
 
 func TestRefusedOptions(t *testing.T) {
-	look := func(context.Context, Request) (int, error) { return 0, nil }
-	for _, o := range []ServerOptions{{}, {Lookup: look, MaxConns: -1}, {Lookup: look, MaxMessage: -1}} {
+	for _, o := range []ServerOptions{{}, {Lookup: finds(0), MaxConns: -1}, {Lookup: finds(0), MaxMessage: -1}} {
 		_, err := NewServer(o)
 		require.ErrorIs(t, err, fs.ErrInvalid)
 	}
-	for _, o := range []ClientOptions{{}, {Paths: []string{""}}, {Paths: make([]string, maxWorkers+1)}, {Paths: []string{"x"}, Timeout: -1}} {
+	for _, o := range []ClientOptions{
+		{}, {Paths: []string{""}}, {Paths: make([]string, maxWorkers+1)}, {Paths: []string{"x"}, Timeout: -1},
+	} {
 		_, err := NewClient(o)
 		require.ErrorIs(t, err, fs.ErrInvalid)
 	}
@@ -522,7 +557,7 @@ func TestRefusedOptions(t *testing.T) {
 
 // TestServerThatEnds: Serve after Close serves nobody.
 func TestServerThatEnds(t *testing.T) {
-	s, err := NewServer(ServerOptions{Lookup: func(context.Context, Request) (int, error) { return 0, nil }})
+	s, err := NewServer(ServerOptions{Lookup: finds(0)})
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
@@ -535,7 +570,8 @@ func TestServerThatEnds(t *testing.T) {
 
 // TestMemoryOfQuestions: a question takes a small multiple of its bytes.
 func TestMemoryOfQuestions(t *testing.T) {
-	frames := [][]byte{append([]byte{0xdd, 0, 0x0f, 0xff, 0x00}, make([]byte, 0x0fff00)...), append([]byte{0xdd, 0, 0x0f, 0xff, 0x00}, make([]byte, 0x0fff00)...), {0xa1, 'r'}, {0xa0}}
+	list := append([]byte{0xdd, 0, 0x0f, 0xff, 0x00}, make([]byte, 0x0fff00)...)
+	frames := [][]byte{list, list, {0xa1, 'r'}, {0xa0}}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := readQuestion(frames, false)
@@ -546,7 +582,7 @@ func TestMemoryOfQuestions(t *testing.T) {
 
 // TestRequestThatIsAskedAgainIsRemembered: for as long as others, whatever place it had before.
 func TestRequestThatIsAskedAgainIsRemembered(t *testing.T) {
-	s, err := NewServer(ServerOptions{Lookup: func(context.Context, Request) (int, error) { return 0, nil }, Hasher: newHasher(t, kv.Scheme{Algorithm: kv.SHA256CBOR, ChunkTokens: 4})})
+	s, err := NewServer(ServerOptions{Lookup: finds(0), Hasher: newHasher(t, chunksOf4)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	ask := func(id string) {
@@ -596,7 +632,7 @@ func (c *crowd) Close() error { c.ends.Store(true); return nil }
 // TestCloseWaitsForClientsThatJustCame: nobody is served any more when it returns.
 func TestCloseWaitsForClientsThatJustCame(t *testing.T) {
 	for range 500 {
-		s, err := NewServer(ServerOptions{MaxConns: 2, Lookup: func(context.Context, Request) (int, error) { return 0, nil }})
+		s, err := NewServer(ServerOptions{MaxConns: 2, Lookup: finds(0)})
 		require.NoError(t, err)
 		l := &crowd{came: make(chan struct{})}
 		served := make(chan error, 1)
@@ -637,7 +673,7 @@ func FuzzQuestion(f *testing.F) {
 // TestCloseWhileAClientComes: Close waits for a connection that is accepted at that moment, too.
 func TestCloseWhileAClientComes(t *testing.T) {
 	for range 200 {
-		s, err := NewServer(ServerOptions{Lookup: func(context.Context, Request) (int, error) { return 0, nil }})
+		s, err := NewServer(ServerOptions{Lookup: finds(0)})
 		require.NoError(t, err)
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

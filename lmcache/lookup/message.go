@@ -40,7 +40,8 @@ func appendQuestion(r Request, blending bool) ([][]byte, error) {
 		}
 		frames = append(frames, b)
 	} else {
-		hashes, lengths := msgp.AppendArrayHeader(nil, uint32(len(r.Hashes))), msgp.AppendArrayHeader(nil, uint32(len(r.Lengths)))
+		hashes := msgp.AppendArrayHeader(nil, uint32(len(r.Hashes)))
+		lengths := msgp.AppendArrayHeader(nil, uint32(len(r.Lengths)))
 		for _, h := range r.Hashes {
 			n, err := strconv.ParseUint(h, 16, 64)
 			if err == nil {
@@ -121,7 +122,8 @@ func readHash(b []byte) (string, []byte, error) {
 func readList[E any](b []byte, element func(b []byte) (E, []byte, error)) ([]E, error) {
 	n, rest, err := msgp.ReadArrayHeaderBytes(b)
 	if err != nil || int64(n) > int64(len(rest)) {
-		return nil, fmt.Errorf("%w: an array of %d elements in %d bytes (%v)", errQuestion, n, len(rest), err) //nolint:errorlint // its kind says enough
+		//nolint:errorlint // the kind of err says enough
+		return nil, fmt.Errorf("%w: an array of %d elements in %d bytes (%v)", errQuestion, n, len(rest), err)
 	}
 	out := make([]E, 0, n)
 	for range n {
@@ -144,7 +146,8 @@ func readText(b []byte) (string, error) {
 		text, rest, err = msgp.ReadBytesZC(b)
 	}
 	if err != nil || len(rest) > 0 || !utf8.Valid(text) {
-		return "", fmt.Errorf("%w: no text (%v), or %d bytes behind it", errQuestion, err, len(rest)) //nolint:errorlint // as above
+		//nolint:errorlint // the kind of err says enough
+		return "", fmt.Errorf("%w: no text (%v), or %d bytes behind it", errQuestion, err, len(rest))
 	}
 	return strings.Clone(string(text)), nil
 }
@@ -158,7 +161,9 @@ func appendAnswer(n int) [][]byte {
 
 func readAnswer(frames [][]byte) (int, error) {
 	if len(frames) != 2 || len(frames[0]) != 0 || len(frames[1]) != answerSize {
-		return 0, fmt.Errorf("lookup: an answer of %d frames; an empty one and one of %d bytes are expected", len(frames), answerSize)
+		return 0, fmt.Errorf(
+			"lookup: an answer of %d frames; an empty one and one of %d bytes are expected",
+			len(frames), answerSize)
 	}
 	return int(binary.BigEndian.Uint32(frames[1])), nil
 }

@@ -177,7 +177,8 @@ func (s *Server) serve(raw net.Conn) {
 			s.o.Undelivered(r)
 		}
 	}
-	if gone := (*net.OpError)(nil); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &gone) {
+	gone := (*net.OpError)(nil)
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &gone) {
 		s.refused.Warn(s.o.Logger, "lookup: a connection is closed", "error", err)
 	}
 }
@@ -204,12 +205,14 @@ func (s *Server) compare(r Request) {
 	for i, hash := range r.Hashes {
 		length := r.Lengths[i]
 		if length > size || i < len(r.Lengths)-1 && length != size {
-			s.mismatch.Warn(s.o.Logger, "lookup: a scheduler has chunks of another length, and finds nothing of what is stored here",
+			s.mismatch.Warn(s.o.Logger, "lookup: a scheduler has chunks of another length, "+
+				"and finds nothing of what is stored here",
 				"request", shortened(r.ID), "tokens", length, "here", size)
 			return
 		}
 		if err := s.o.Hasher.Agree(hash, nil); err != nil {
-			s.mismatch.Warn(s.o.Logger, "lookup: a scheduler hashes otherwise, and finds nothing of what is stored here",
+			s.mismatch.Warn(s.o.Logger, "lookup: a scheduler hashes otherwise, "+
+				"and finds nothing of what is stored here",
 				"request", shortened(r.ID), "error", err)
 			return
 		}
@@ -230,10 +233,10 @@ func (s *Server) compare(r Request) {
 	s.recent[r.ID] = first{r.Hashes[0], r.Lengths[0], s.recent[r.ID].at}
 }
 
-// Stored says that a worker stores these tokens of a request, from its first one on, with the values of media in place. If the
-// scheduler has looked the same request up with another hash for the first chunk, its error says so, once for each
-// request, and what the scheduler hashes with if that can be found out: nothing that is stored will ever be found. The
-// Server needs a Hasher for it.
+// Stored says that a worker stores these tokens of a request, from its first one on, with the values of media
+// in place. If the scheduler has looked the same request up with another hash for the first chunk, its error
+// says so, once for each request, and what the scheduler hashes with if that can be found out: nothing that
+// is stored will ever be found. The Server needs a Hasher for it.
 func (s *Server) Stored(id string, tokens []int64) error {
 	s.mu.Lock()
 	f, known := s.recent[id]

@@ -341,7 +341,7 @@ func TestCallsDuringAWait(t *testing.T) {
 	}
 }
 
-// TestZMQRestart: workers are registered as before, and what is stored is found and loaded. What a client was
+// TestZMQRestart: workers are registered as before, and what is stored is found and loaded. What a client had
 // pinned ends with its grace, since it is another client now.
 func TestZMQRestart(t *testing.T) {
 	for _, r := range []release{since056, since057} {
