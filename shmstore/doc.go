@@ -61,7 +61,7 @@
 //	step            part        what it does                     after a kill
 //	Reserve         space       evicts others, takes a chunk     free room, unless its owner saved
 //	                lifetime    makes the key pending            Reservation.Chunk: then it stays his
-//	Commit          durability  writes the entry, then the id    without the entry free room; with it
+//	Commit          durability  writes the entry, then the id    without the entry as at Reserve; with it
 //	                lifetime    makes the key mean the object    the object is there. Of two objects
 //	                                                             of one key the newer one has it
 //	Commit, Lookup  lifetime    counts a lease                   nobody has the handle yet

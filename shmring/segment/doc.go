@@ -3,7 +3,9 @@
 //
 //   - [Create] makes a segment, and beside it a sidecar if [Options] ask for one.
 //   - [Attach] maps a segment that exists, of this library or of vLLM.
-//   - [Adopt] takes over a segment whose writer is gone; this needs its sidecar.
+//   - [Adopt] takes over a segment whose writer is gone; this needs its sidecar. A writer holds a lock on the
+//     sidecar, which the kernel releases when the process ends, also by SIGKILL. Ring and sidecar stay as
+//     they were.
 //   - [Sweep] lists segments whose writer is gone, and removes them.
 //   - [Private] is a segment over memory of this process, for tests.
 //
@@ -22,15 +24,15 @@
 //	Destroy  for the last writer: removes the names too
 //	Leave    at once, whoever holds the mapping
 //
-// Close, Detach and Destroy refuse with [ErrBusy] while someone holds the mapping ([Segment.Hold]), and
-// do nothing then. After [Segment.Leave] and [Segment.Yield], which never refuse, the memory stays until the last
-// Release. A slice of the mapping must not be touched after the mapping has ended.
-// [Segment.Idle] reports when nobody holds the mapping.
+// Close, Detach and Destroy refuse with [ErrBusy] while someone holds the mapping ([Segment.Hold]), and do
+// nothing then. After [Segment.Leave] and [Segment.Yield], which never refuse, the memory stays until the last
+// Release. A slice of the mapping must not be touched after the mapping has ended. [Segment.Idle] reports when
+// nobody holds the mapping.
 //
 // # Devices
 //
 // [Segment.Pin] registers the mapping with the driver of a GPU, so that the ring is the source of its DMA.
-// All of them end the registration before they unmap.
+// The five calls end the registration before they unmap.
 //
 // # Faults
 //

@@ -19,10 +19,10 @@
 //
 //  1. [Level.Put] enters the object into the index as being written, and reserves its bytes. If the bytes do
 //     not fit, Put first evicts other objects (step 6). Until step 4 is over, Stat and Get answer
-//     tier.ErrPending. After a kill: nothing is on the disk.
-//  2. Put creates a file in .ringcache/tmp and writes the bytes, then the head with the checksum of the
-//     bytes. After a kill: Open removes the temporary file. No other process can be writing it, since Open
-//     has the lock.
+//     tier.ErrPending. After a kill: nothing of the object is on the disk.
+//  2. Put creates a file in .ringcache/tmp and writes the bytes, then the head with the checksum of the bytes;
+//     small objects in one call, head first. After a kill: Open removes the temporary file. No other process
+//     can be writing it, since Open has the lock.
 //  3. With SyncFile or SyncFolder the file is synced. This comes before the rename, so that a name never
 //     leads to a file whose bytes are not on the medium. After a kill: as in step 2.
 //  4. The file is renamed to the path of its key. The rename makes it visible to all readers, complete.
@@ -54,8 +54,8 @@
 //
 // When there is no room, the level evicts the object whose loss costs least per byte, of those that have no
 // children here, as package memory does. If the quota of its tenant has no room for an object, it is one of the
-// tenant. Objects of a batch that is being stored keep their parents; [Level.Pin] and [Options].MinAge keep objects for
-// a time.
+// tenant. Objects of a batch that is being stored keep their parents; [Level.Pin] and [Options].MinAge keep
+// objects for a time. Pins are in the memory of the process, and end with it.
 //
 // See docs/decisions.md, "Memory and disks share the rule, and not the trees".
 // See docs/decisions.md, "A quota is paid by its tenant, when it stores".
