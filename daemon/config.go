@@ -35,10 +35,12 @@ type Config struct {
 	RedisSentinelPasswordFile string `name:"redis-sentinel-password-file" placeholder:"FILE" help:"File with the password of the Sentinels."`
 	RedisWrite                string `name:"redis-write" default:"back" placeholder:"WHEN" help:"back or around, as disk-write."`
 
-	LMCache          []string `name:"lmcache" placeholder:"URL" help:"Where LMCache's connector finds this daemon in place of lmcache server: grpc+unix:///PATH, ipc:///PATH, grpc:// or tcp://127.0.0.1:PORT."`
-	LMCacheChunkSize int      `name:"lmcache-chunk-size" default:"256" placeholder:"N" help:"Tokens of a chunk of KV, at least: engines of LMCache 0.5.7 make it a multiple of their blocks."`
-	LMCacheEngine    string   `name:"lmcache-engine" placeholder:"WORD" help:"A word for what engines do not register, such as the release of vLLM: KV is shared only under the same word."`
-	LMCacheBodies    bool     `name:"lmcache-bodies" default:"false" help:"Send KV within messages even to engines that could map the segment; LMCache 0.5.7 only."`
+	LMCache            []string `name:"lmcache" placeholder:"URL" help:"Where LMCache's connector finds this daemon in place of lmcache server: grpc+unix:///PATH, ipc:///PATH, grpc:// or tcp://127.0.0.1:PORT."`
+	LMCacheChunkSize   int      `name:"lmcache-chunk-size" default:"256" placeholder:"N" help:"Tokens of a chunk of KV, at least: engines of LMCache 0.5.7 make it a multiple of their blocks."`
+	LMCacheEngine      string   `name:"lmcache-engine" placeholder:"WORD" help:"A word for what engines do not register, such as the release of vLLM: KV is shared only under the same word."`
+	LMCacheBodies      bool     `name:"lmcache-bodies" default:"false" help:"Send KV within messages even to engines that could map the segment; LMCache 0.5.7 only."`
+	LMCacheCoordinator string   `name:"lmcache-coordinator" placeholder:"URL" help:"A ringcache directory, or LMCache's coordinator, that is told what KV is in memory: http://HOST:PORT."`
+	LMCacheInstance    string   `name:"lmcache-instance" placeholder:"NAME" help:"This daemon's name at the coordinator; if empty, the host's and the segment's, with - between them."`
 
 	LM               []string `name:"lm" placeholder:"HOST:PORT" help:"Where LMCache's lm:// connector finds this daemon in place of lmcache_server: HOST:PORT on loopback, or unix:///PATH."`
 	LMFrom           string   `name:"lm-from" placeholder:"HOST:PORT" help:"An lmcache_server that is asked for what clients of lm want and the daemon does not have, which then stores it."`

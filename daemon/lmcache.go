@@ -5,13 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache"
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/lmcache/coordinator"
 )
 
 // lmcacheAddress is where clients of LMCache connect.
@@ -49,6 +53,20 @@ type lmcacheService struct {
 	listening
 	server    *lmcache.Server
 	grpc, zmq protocolServer
+	reporter  *coordinator.Reporter // nil without a coordinator
+}
+
+// reporter returns what tells the coordinator of the configuration.
+func (c Config) reporter(o coordinator.ReporterOptions) (*coordinator.Reporter, error) {
+	o.URL, o.Instance = c.LMCacheCoordinator, c.LMCacheInstance
+	if o.Instance == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("this host has no name; give one by lmcache-instance: %w", err)
+		}
+		o.Instance = host + "-" + c.Name
+	}
+	return coordinator.NewReporter(o)
 }
 
 // lmcacheFile is where the protocol keeps what outlives the daemon.
@@ -65,8 +83,8 @@ func (c Config) keptQuotas(level string) map[string]int64 {
 	return lmcache.KeptQuotas(c.lmcacheFile(), level)
 }
 
-// openLMCache opens what the configuration says.
-func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error) {
+// openLMCache opens what the configuration says. http is the address of HTTP, empty if that is off.
+func (r *runner) openLMCache(ctx context.Context, http string) (_ *lmcacheService, err error) {
 	if len(r.config.LMCache) == 0 {
 		return nil, nil //nolint:nilnil // nothing is configured
 	}
@@ -92,6 +110,16 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 			err = errors.Join(err, s.close())
 		}
 	}()
+	if r.config.LMCacheCoordinator != "" {
+		_, port, _ := net.SplitHostPort(http)
+		n, _ := strconv.Atoi(port) // a listener has one
+		s.reporter, err = r.config.reporter(coordinator.ReporterOptions{
+			HTTPPort: n, Chunks: server.Chunks, Changes: server.Changes, ChunkTokens: server.ChunkTokens, Logger: r.log,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	for _, text := range r.config.LMCache {
 		a, err := parseLMCache(text)
 		if err != nil {
@@ -108,10 +136,14 @@ func (r *runner) openLMCache(ctx context.Context) (_ *lmcacheService, err error)
 	return s, nil
 }
 
-// serve serves all listeners.
-func (s *lmcacheService) serve(tasks *sync.WaitGroup, failed chan<- error) {
-	if s != nil {
-		s.listening.serve(tasks, failed)
+// serve serves all listeners, and tells a coordinator until ctx ends.
+func (s *lmcacheService) serve(ctx context.Context, tasks *sync.WaitGroup, failed chan<- error) {
+	if s == nil {
+		return
+	}
+	s.listening.serve(tasks, failed)
+	if s.reporter != nil {
+		tasks.Go(func() { s.reporter.Run(ctx) })
 	}
 }
 

@@ -55,11 +55,11 @@ func lmcacheRunner(t testing.TB, change func(*Config)) *runner {
 	r.server, err = NewServer(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.server.Shutdown(context.Background())) })
-	r.lmcache, err = r.openLMCache(t.Context())
+	r.lmcache, err = r.openLMCache(t.Context(), "")
 	require.NoError(t, err)
 	var tasks sync.WaitGroup
 	failed := make(chan error, len(c.LMCache))
-	r.lmcache.serve(&tasks, failed)
+	r.lmcache.serve(t.Context(), &tasks, failed)
 	t.Cleanup(func() {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()

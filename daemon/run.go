@@ -181,7 +181,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.server, err = NewServer(o); err != nil {
 		return err
 	}
-	if r.lmcache, err = r.openLMCache(ctx); err != nil {
+	if r.lmcache, err = r.openLMCache(ctx, web.addr); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.lmcache.close()) }()
@@ -217,7 +217,7 @@ func (r *runner) serve(ctx context.Context) error {
 			}
 		})
 	}
-	r.lmcache.serve(&tasks, failed)
+	r.lmcache.serve(background, &tasks, failed)
 	for _, s := range r.values {
 		s.serve(&tasks, failed)
 	}
@@ -232,6 +232,9 @@ func (r *runner) serve(ctx context.Context) error {
 	}
 	if len(r.config.LMCache) > 0 {
 		where = append(where, "lmcache", strings.Join(r.config.LMCache, ","))
+	}
+	if r.config.LMCacheCoordinator != "" {
+		where = append(where, "coordinator", r.config.LMCacheCoordinator)
 	}
 	for _, x := range r.config.valueProtocols() {
 		if len(x.addresses) > 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/sessionless"
 	"github.com/ringcache/ringcache/internal/location"
+	"github.com/ringcache/ringcache/lmcache/coordinator"
 )
 
 // Validate reports everything that is wrong, as a [*ConfigError]. It opens nothing but the files of passwords.
@@ -66,6 +67,14 @@ func (c Config) problems() []problem {
 	c.valueProblems(&all, taken)
 	if len(c.LMCacheEngine) > maxLMCacheEngine || !utf8.ValidString(c.LMCacheEngine) {
 		wrong("lmcache-engine", "it has %d bytes, and %d of UTF-8 are the most", len(c.LMCacheEngine), maxLMCacheEngine)
+	}
+	if c.LMCacheCoordinator != "" {
+		if _, err := c.reporter(coordinator.ReporterOptions{}); err != nil {
+			wrong("lmcache-coordinator", "%v", err)
+		}
+		if len(c.LMCache) == 0 || c.HTTP == httpOff {
+			wrong("lmcache-coordinator", "it is told of the KV of lmcache, and of the address of http: both are needed")
+		}
 	}
 	if c.LMCacheChunkSize < 1 || c.LMCacheChunkSize > 1<<16 {
 		wrong("lmcache-chunk-size", "%d is not between 1 and %d", c.LMCacheChunkSize, 1<<16)

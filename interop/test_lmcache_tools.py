@@ -10,6 +10,7 @@ source distribution only, and FOLDER is where one is unpacked. In a virtual envi
 """
 
 import http.server
+import importlib.util
 import json
 import os
 import pathlib
@@ -45,7 +46,7 @@ pytestmark = pytest.mark.skipif(not installed(),
 
 
 class Server:
-    def __init__(self, folder, name):
+    def __init__(self, folder, name, *more):
         grpc, zmq, self.port = free_ports(3)
         self.http = "http://127.0.0.1:%d" % self.port
         self.urls = {"grpc+unix": "grpc+unix://%s" % (folder / "kv"), "ipc": "ipc://%s" % (folder / "zmq"),
@@ -53,7 +54,8 @@ class Server:
         self._log = open(folder / "log", "wb")
         self.process = subprocess.Popen(
             [os.environ["RINGCACHE_AGENT"], "serve", "--socket", folder / "socket", "--name", name, "--size", "64MiB", "--lmcache",
-             ",".join(self.urls.values()), "--lmcache-chunk-size", str(CHUNK), "--http", self.http.removeprefix("http://")],
+             ",".join(self.urls.values()), "--lmcache-chunk-size", str(CHUNK), "--http", self.http.removeprefix("http://"),
+             *more],
             stdout=self._log, stderr=self._log)
         end = time.monotonic() + PATIENCE
         while not self._serves():
@@ -129,6 +131,58 @@ def test_bench_server(server, tmp_path, transport, first, options, shape, storin
     counted = [server.counter(name) - n for name, n in zip(counters, before)]
     assert counted == [sequences * chunks * storing, sequences * chunks * CHUNK]
     assert server.status()["active_sessions"] == 0
+
+
+@pytest.mark.parametrize("whose", ["LMCache's", "ringcache's"])
+def test_coordinator(tmp_path, whose):
+    """LMCache's coordinator, and ours, know what the daemon has in memory, also after a kill of either."""
+    if whose == "LMCache's" and importlib.util.find_spec("lmcache.v1.mp_coordinator") is None:
+        pytest.skip("this LMCache has no coordinator")
+    [port] = free_ports(1)
+    url = "http://127.0.0.1:%d" % port
+    command = {"LMCache's": [sys.executable, "-m", "lmcache.v1.mp_coordinator", "--host", "127.0.0.1", "--port", str(port)],
+               "ringcache's": [os.environ["RINGCACHE_AGENT"], "directory", "--http", url.removeprefix("http://")]}[whose]
+    name = "rctools_%s" % uuid.uuid4().hex[:12]
+
+    def start():
+        return subprocess.Popen([*command, "--chunk-size", str(CHUNK)], env=settings(), stdout=log, stderr=log)
+
+    def told():
+        try:
+            return json.load(urllib.request.urlopen(url + "/directory/stats", timeout=PATIENCE))["l1_count"]
+        except (urllib.error.URLError, OSError):
+            return -1
+
+    def wait(chunks):
+        end = time.monotonic() + PATIENCE
+        while told() != chunks:
+            assert coordinator.poll() is None and time.monotonic() < end, (tmp_path / "coordinator").read_text()[-4000:]
+            time.sleep(0.1)
+
+    with open(tmp_path / "coordinator", "wb") as log:
+        coordinator = start()
+        made = None
+        try:
+            made = Server(tmp_path, name, "--lmcache-coordinator", url, "--lmcache-instance", "a")
+            lmcache(*bench_server(made.urls["grpc+unix"], made, 4, 0, 3))
+            wait(12)
+            coordinator.kill()
+            coordinator.wait()
+            coordinator = start()
+            wait(12)
+            made.process.kill()
+            made.process.wait()
+            made = Server(tmp_path, name, "--lmcache-coordinator", url, "--lmcache-instance", "a")
+            lmcache(*bench_server(made.urls["grpc+unix"], made, 4, 3, 4))
+            wait(16)
+            made.close()
+            wait(0)
+        finally:
+            for p in [coordinator, *([made.process] if made else [])]:
+                p.kill()
+                p.wait()
+            for file in pathlib.Path("/dev/shm").glob(name + "*"):
+                file.unlink()
 
 
 def test_bench_server_that_copies_by_itself(server):

@@ -342,6 +342,10 @@ func TestTranslateServer(t *testing.T) {
 		{[]string{"--l2-adapter", `{"type": "valkey", "startup_nodes": "h:1,i:2", ` +
 			`"cluster_mode": true, "tls_enable": true, "username": "u"}`},
 			[]string{"redis-user u", "redis valkeys+cluster://h:1,i:2"}, ""},
+		{[]string{"--coordinator-url", "http://c:9300", "--coordinator-event-reporting", "--instance-id", "a"},
+			[]string{"lmcache-coordinator http://c:9300", "lmcache-instance a"}, ""},
+		{[]string{"--coordinator-url", "http://c:9300"}, []string{"lmcache-coordinator http://c:9300"}, "all the same"},
+		{[]string{"--coordinator-url", "http://u:p@c:9300"}, nil, "has a user"},
 		{[]string{"--l2-adapter", `{"type": "s3"}`}, nil, `no level for the type "s3"`},
 		{[]string{"--l2-adapter", `{`}, nil, "is no JSON object"},
 	} {

@@ -8,8 +8,7 @@ const (
 	events      = "the daemon remembers what came and left for engines that subscribe to KV events"
 	devices     = "memory is a segment in shared memory"
 	evicts      = "what costs least goes first, when room is needed"
-	coordinator = "the daemon registers nowhere; ringcache directory takes the coordinator's place, " +
-		"and follows the KV events of engines"
+	coordinator = "the daemon tells its lmcache-coordinator by HTTP, each second, what is in memory"
 )
 
 // serverOptions are the flags of lmcache server, of 0.5.6 and 0.5.7. Those without a reason have a row in
@@ -17,7 +16,7 @@ const (
 var serverOptions = flags([]Option{
 	{Name: "api-key-file", Type: typeTexts, Default: []string{}, form: formAppend, since: "0.5.7",
 		also: []string{"http-api-key-file"}},
-	{Name: "instance-id", Type: typeText, Default: nil, without: counted},
+	{Name: "instance-id", Type: typeText, Default: nil},
 	{Name: "transport", Type: typeText, Default: "zmq", choices: []string{"zmq", "grpc"}},
 	{Name: "host", Type: typeText, Default: "localhost"},
 	{Name: "port", Type: typeInt, Default: int64(5555)},
@@ -105,7 +104,7 @@ var serverOptions = flags([]Option{
 	{Name: "extra-logging-interval", Type: typeFloat, Default: 10.0, without: counted},
 	{Name: "trace-level", Type: typeText, Default: nil, choices: []string{"storage", "events"}, without: counted},
 	{Name: "trace-output", Type: typeText, Default: nil, without: counted},
-	{Name: "coordinator-url", Type: typeText, Default: nil, without: coordinator},
+	{Name: "coordinator-url", Type: typeText, Default: nil},
 	{Name: "coordinator-advertise-ip", Type: typeText, Default: nil, without: coordinator},
 	{Name: "coordinator-heartbeat-interval", Type: typeFloat, Default: nil, without: coordinator},
 	{Name: "coordinator-event-reporting", Type: typeBool, Default: nil, form: formTrue, without: coordinator},

@@ -132,6 +132,8 @@ var translations = map[string]func(t translator, s Setting) string{
 	"http-port":               translator.http,
 	"prometheus-port":         says("/metrics is at the address of http"),
 	"api-key-file":            translator.keys,
+	"instance-id":             translator.instance,
+	"coordinator-url":         translator.coordinator,
 }
 
 // says is the translation of an option that has the same meaning whatever its value is.

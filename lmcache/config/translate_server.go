@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -180,4 +181,28 @@ func (t translator) keys(s Setting) string {
 		return t.set("http-key-file", strings.Join(files, ","))
 	}
 	return "no key; LMCACHE_API_KEY is read by the daemon, too"
+}
+
+// instance takes the server's name at the coordinator. Without one, LMCache's has another name at each start.
+func (t translator) instance(s Setting) string {
+	name, _ := s.Value.(string)
+	if name == "" {
+		return "the name at the coordinator is made of the host's and the segment's"
+	}
+	return t.set("lmcache-instance", name)
+}
+
+func (t translator) coordinator(s Setting) string {
+	u, _ := s.Value.(string)
+	if u == "" {
+		return "no coordinator is told"
+	}
+	if parsed, err := url.Parse(u); err != nil || parsed.User != nil {
+		t.warn("coordinator-url is no URL, or has a user: the daemon sends none")
+		return "no coordinator is told"
+	}
+	if t.c.at("coordinator-event-reporting").Value != true {
+		t.warn("coordinator-event-reporting is off: the daemon tells its coordinator what is in memory all the same")
+	}
+	return t.set("lmcache-coordinator", u)
 }

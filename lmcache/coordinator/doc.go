@@ -12,6 +12,8 @@
 // prefix of tokens, with how many chunks at which location. It costs what the prompt costs, however many
 // instances there are.
 //
+// A [Reporter] is the other side: it tells a coordinator what a server has in memory. ringcache serve has one.
+//
 // # What is kept
 //
 // Who holds an object stands in the directory, under the instance, and under "(shared)" for storage that all
