@@ -65,6 +65,8 @@ const (
 // memory. It does what a server of LMCache 0.5.7 does (lmcache/v1/mp_coordinator/registrar.py and
 // cache_events.py), but for two things: it loses no event, and it tells all that there is to a coordinator that
 // does not know the server. What is in memory is found by comparing lists, so it tells no tokens and no uses.
+//
+// See docs/decisions.md, "A coordinator is told by comparing lists of memory".
 type Reporter struct {
 	o      ReporterOptions
 	client *http.Client
