@@ -251,7 +251,11 @@ func TestPinned(t *testing.T) {
 				}
 			}
 			if test.as == pinFake {
-				p.driver(test.tp, copies, test.tp > 1)
+				ended := !strings.Contains(r.words(), "workers still running after grace period")
+				if !ended { // on a busy machine vLLM terminates workers that would have ended by themselves
+					t.Log("vLLM has terminated the workers, so whether each has given all back at its end is not checked")
+				}
+				p.driver(test.tp, copies, test.tp > 1 && ended)
 			}
 		})
 	}

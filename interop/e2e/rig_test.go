@@ -83,7 +83,7 @@ func newRig(t testing.TB, s setup) *rig {
 	}
 	r := &rig{t: t, s: s, ref: referenceOf(t, s.kind), log: &bytes.Buffer{}}
 	var cancel context.CancelFunc
-	r.ctx, cancel = context.WithTimeout(context.Background(), 8*time.Minute)
+	r.ctx, cancel = context.WithTimeout(context.Background(), 30*time.Minute)
 	t.Cleanup(cancel)
 	var err error
 	r.cache, err = mmcache.Open(mmcache.Options{
