@@ -110,8 +110,11 @@ func (x *Index) Add(document []int64) ([]Match, error) {
 	return out, nil
 }
 
-// Name returns the name of a chunk of these tokens.
+// Name returns the name of the chunk of these tokens.
 func (x *Index) Name(tokens []int64) (string, error) {
+	if len(tokens) != x.window {
+		return "", invalid("%d tokens; a chunk has %d", len(tokens), x.window)
+	}
 	chain := x.hasher.NewChain()
 	if err := chain.SetTokens(tokens); err != nil {
 		return "", err

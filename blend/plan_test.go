@@ -208,6 +208,38 @@ func TestPlansHoldTheirRules(t *testing.T) {
 	})
 }
 
+// TestModelsThatAreComputedOtherwiseAreRefused: estimates for them would be wrong, and blending would be, too.
+func TestModelsThatAreComputedOtherwiseAreRefused(t *testing.T) {
+	config := func(more string) []byte {
+		return []byte(`{"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8,
+			"vocab_size": 9` + more + `}`)
+	}
+	for _, more := range []string{
+		`, "num_local_experts": 8`, `, "num_experts": 8`, `, "n_routed_experts": 8`, // a part of the weights for each token
+		`, "kv_lora_rank": 4`,      // one latent vector for all heads
+		`, "sliding_window": 4096`, // not all tokens in front
+		`, "use_sliding_window": true, "sliding_window": 4096`,
+		`, "layer_types": ["full_attention", "sliding_attention"]`,
+		`, "layer_types": ["full_attention", "linear_attention"]`,
+		`, "num_attention_heads": 0`, `, "num_key_value_heads": 3`, `, "head_dim": -1`,
+	} {
+		_, err := blend.ParseDims(config(more))
+		require.ErrorIs(t, err, fs.ErrInvalid, more)
+	}
+	_, err := blend.ParseDims([]byte(`[]`))
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	for _, more := range []string{
+		"", `, "sliding_window": null`, `, "use_sliding_window": false, "sliding_window": 4096`,
+		`, "layer_types": ["full_attention", "full_attention"], "num_experts": 0`,
+	} {
+		d, err := blend.ParseDims(config(more))
+		require.NoError(t, err, more)
+		require.Equal(t, blend.Dims{
+			Layers: 2, Hidden: 8, Heads: 2, KVHeads: 2, HeadDim: 4, Intermediate: 8, Vocabulary: 9,
+		}, d)
+	}
+}
+
 func TestWork(t *testing.T) {
 	d := blend.Dims{
 		Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, Intermediate: 14336, Vocabulary: 128256,

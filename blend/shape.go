@@ -53,15 +53,24 @@ type KV struct {
 	Bytes []byte
 }
 
+// Validate reports what is wrong with KV.
+func (kv KV) Validate() error {
+	if err := kv.Shape.Validate(); err != nil {
+		return err
+	}
+	if want := kv.Shape.Bytes(kv.Tokens); kv.Tokens < 0 || kv.Tokens > maxTokens || int64(len(kv.Bytes)) != want {
+		return invalid("%d bytes for the KV of %d tokens, which has %d", len(kv.Bytes), kv.Tokens, want)
+	}
+	return nil
+}
+
 // View returns bytes as KV, without a copy.
 func View(s Shape, tokens int, bytes []byte) (KV, error) {
-	if err := s.Validate(); err != nil {
+	kv := KV{s, tokens, bytes}
+	if err := kv.Validate(); err != nil {
 		return KV{}, err
 	}
-	if tokens < 0 || tokens > maxTokens || int64(len(bytes)) != s.Bytes(tokens) {
-		return KV{}, invalid("%d bytes for the KV of %d tokens, which has %d", len(bytes), tokens, s.Bytes(tokens))
-	}
-	return KV{s, tokens, bytes}, nil
+	return kv, nil
 }
 
 // New returns KV of zeros.
@@ -90,7 +99,7 @@ func (kv KV) plane(i int) []byte {
 // Both are the keys, or the values, of a layer; fresh has one row for each number.
 func (s Shape) Replace(dst []byte, rows []int, fresh []byte) error {
 	size := s.Row()
-	if len(fresh) != len(rows)*size {
+	if size < 1 || len(fresh) != len(rows)*size {
 		return invalid("%d bytes of %d rows of %d bytes", len(fresh), len(rows), size)
 	}
 	for i := 0; i < len(rows); {
@@ -98,11 +107,10 @@ func (s Shape) Replace(dst []byte, rows []int, fresh []byte) error {
 		for i+n < len(rows) && rows[i+n] == rows[i]+n {
 			n++
 		}
-		at := rows[i] * size
-		if rows[i] < 0 || at+n*size > len(dst) {
-			return invalid("the rows %d to %d of %d", rows[i], rows[i]+n-1, len(dst)/size)
+		if rows[i] < 0 || rows[i] > len(dst)/size-n {
+			return invalid("%d rows from %d on, of %d", n, rows[i], len(dst)/size)
 		}
-		copy(dst[at:], fresh[i*size:(i+n)*size])
+		copy(dst[rows[i]*size:], fresh[i*size:(i+n)*size])
 		i += n
 	}
 	return nil

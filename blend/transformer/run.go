@@ -50,6 +50,9 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 		return nil, invalid("KV of %d tokens and %+v for a prompt of %d and %+v",
 			kv.Tokens, kv.Shape, len(tokens), m.Shape(kv.DType))
 	}
+	if err := kv.Validate(); err != nil {
+		return nil, err
+	}
 	for _, t := range tokens {
 		if t < 0 || t >= int64(m.dims.Vocabulary) {
 			return nil, invalid("token %d of %d", t, m.dims.Vocabulary)
@@ -68,6 +71,9 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 			return nil, err
 		}
 		if i == 0 {
+			if last := step.Rows[len(step.Rows)-1]; last != len(tokens)-1 {
+				return nil, invalid("a plan for %d tokens, and a prompt of %d", last+1, len(tokens))
+			}
 			for _, row := range step.Rows {
 				d := m.dims.Hidden
 				hidden = append(hidden, m.embedding[int(tokens[row])*d:(int(tokens[row])+1)*d]...)
@@ -79,6 +85,9 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 		out.Selected = append(out.Selected, step.Attend)
 		out.Work.Add(m.dims, step)
 		out.Rows = step.Attend
+	}
+	if _, err := plan.Step(); err == nil {
+		return nil, invalid("a plan for more than %d layers", m.dims.Layers)
 	}
 	logits := m.head.apply(m.normalize(hidden, m.norm))
 	for i := range out.Rows {
