@@ -1,7 +1,9 @@
 package chunks
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"time"
 
@@ -18,14 +20,18 @@ type Options struct {
 	Shape blend.Shape
 	// Scheme is that of the names, and has the tokens of a chunk. Its zero value is LMCache's, with 256.
 	Scheme kv.Scheme
+	// LeaseTime is how long a request keeps its chunks at most, since a process that is killed releases none. Its
+	// moves must be done by then. 0 is 10 minutes.
+	LeaseTime time.Duration
 }
 
 // A Library is the chunks of one space of a store.
 type Library struct {
-	store *tier.Store
-	space string
-	shape blend.Shape
-	index *blend.Index
+	store     *tier.Store
+	space     string
+	shape     blend.Shape
+	index     *blend.Index
+	leaseTime time.Duration
 }
 
 // Open opens a library, and looks which chunks the levels have.
@@ -33,14 +39,14 @@ func Open(ctx context.Context, o Options) (*Library, error) {
 	if err := o.Shape.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Store == nil || o.Space == "" {
-		return nil, invalid("a library needs a store and a space")
+	if o.Store == nil || o.Space == "" || o.LeaseTime < 0 {
+		return nil, invalid("a library needs a store and a space, and no negative time")
 	}
 	index, err := blend.NewIndex(o.Scheme)
 	if err != nil {
 		return nil, err
 	}
-	l := &Library{o.Store, o.Space, o.Shape, index}
+	l := &Library{o.Store, o.Space, o.Shape, index, cmp.Or(o.LeaseTime, 10*time.Minute)}
 	for object, err := range o.Store.List(ctx, o.Space) {
 		if err != nil {
 			return nil, err
@@ -102,10 +108,13 @@ type Request struct {
 // pollInterval is how often a store is asked for what it fetches.
 const pollInterval = 5 * time.Millisecond
 
-// Begin pins chunks under a lease of this name, and waits until those that are in lower levels have been
-// fetched. What can't be pinned is not in the cover of the request; what is not there any more is forgotten.
+// Begin pins chunks under a lease, whose ID begins with the name, and waits until those that are in lower
+// levels have been fetched. What can't be pinned is not in the cover of the request: what memory has no room
+// for, what is in a level that is away, what somebody is storing. What is not there any more is forgotten, too.
 func (l *Library) Begin(ctx context.Context, name string, cover []blend.Match) (*Request, error) {
-	lease, err := l.store.Lease(ctx, tier.LeaseOptions{ID: name, Owner: "blend"})
+	// Two requests of the same name must not share a lease: the first one's end would be that of both.
+	id := name + " " + rand.Text()
+	lease, err := l.store.Lease(ctx, tier.LeaseOptions{ID: id, Owner: "blend", Until: time.Now().Add(l.leaseTime)})
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +126,7 @@ func (l *Library) Begin(ctx context.Context, name string, cover []blend.Match) (
 	}
 	for i, p := range placed {
 		chunk, err := l.chunk(p)
-		if errors.Is(err, tier.ErrNotFound) {
+		if errors.Is(err, tier.ErrNotFound) && !errors.Is(err, tier.ErrUnavailable) {
 			l.index.Remove(cover[i].Name)
 		}
 		if err == nil {
@@ -135,7 +144,7 @@ func (l *Library) pin(ctx context.Context, lease *tier.StoreLease, cover []blend
 	for {
 		placed, pending := lease.Pin(keys), false
 		for _, p := range placed {
-			pending = pending || errors.Is(p.Err, tier.ErrPending)
+			pending = pending || errors.Is(p.Err, tier.ErrPending) && !errors.Is(p.Err, tier.ErrReserved)
 		}
 		if !pending {
 			return placed, nil
