@@ -38,8 +38,9 @@ func Fingerprints(tokens []int64, window int) []uint64 {
 
 // A Match is a chunk that is known, at a place of a prompt: the tokens from Start up to, and without, End.
 type Match struct {
-	Start, End int
-	Name       string // of the chunk's KV, in a [tier.Key]
+	Start int    `json:"start"`
+	End   int    `json:"end"`
+	Name  string `json:"name"` // of the chunk's KV, in a [tier.Key]
 }
 
 // slotBits is the size of the table of an Index, as in LMCache: 2^20 slots of 4 bytes.

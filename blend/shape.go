@@ -10,8 +10,10 @@ import (
 // A Shape is what the keys and values of a token are, in all layers: with as many heads as queries have, or
 // fewer (grouped-query attention).
 type Shape struct {
-	Layers, Heads, HeadDim int // heads of keys, which values have, too
-	DType                  rope.DType
+	Layers  int        `json:"layers"`
+	Heads   int        `json:"heads"` // of keys, which values have, too
+	HeadDim int        `json:"head_dim"`
+	DType   rope.DType `json:"dtype"`
 }
 
 const (

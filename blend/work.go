@@ -73,9 +73,9 @@ func (d Dims) Validate() error {
 type Work struct {
 	// FLOPs are floating-point operations: two for each weight that a token meets, and four for each element
 	// of its queries and each token that it attends to. What normalises and rotates is not counted.
-	FLOPs float64
+	FLOPs float64 `json:"flops"`
 	// Rows is for how many tokens a layer was computed, of all layers.
-	Rows int64
+	Rows int64 `json:"rows"`
 }
 
 // Prefill estimates the work of the tokens behind a prefix whose KV is there, up to the logits of the last

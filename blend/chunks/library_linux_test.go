@@ -148,6 +148,7 @@ func TestFiftyDocumentsInRandomOrder(t *testing.T) {
 		request.Release()
 		request.Release()
 		require.Empty(t, l.store.Leases(), "nothing is pinned at the end")
+		require.Zero(t, l.memory.Usage().Held)
 
 		at, gaps := 0, 0
 		for _, i := range order {
@@ -397,4 +398,14 @@ func TestRequestsThatAreNotReleasedEnd(t *testing.T) {
 	_, err = lib.Begin(t.Context(), "request", cover)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(l.store.Leases()) == 0 }, time.Minute, time.Millisecond)
+}
+
+// TestThresholdsAreNotExplained: how many tokens are above one was said to be none.
+func TestThresholdsAreNotExplained(t *testing.T) {
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	_, d := stored(t, l, 1)
+	_, err := chunks.Explain(t.Context(), l.disk, d.tokens, chunks.ExplainOptions{
+		Checks: []blend.Check{{Layer: 1, Selection: blend.Selection{Threshold: 1}}},
+	})
+	require.ErrorIs(t, err, fs.ErrInvalid)
 }

@@ -38,6 +38,15 @@ func (d DType) String() string {
 	return "unknown"
 }
 
+// MarshalText returns torch's name.
+func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText is ParseDType.
+func (d *DType) UnmarshalText(name []byte) (err error) {
+	*d, err = ParseDType(string(name))
+	return err
+}
+
 // Size returns the bytes of an element, 0 for what is no type.
 func (d DType) Size() int {
 	switch d {

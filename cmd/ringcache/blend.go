@@ -44,7 +44,7 @@ func (c blendCommand) Run() error {
 		Suffix: c.Query, Checks: []blend.Check{{Layer: c.Check, Selection: blend.Selection{Ratio: c.Ratio}}},
 	}
 	if c.Model != "" {
-		config, err := os.ReadFile(c.Model)
+		config, err := readSmall(c.Model)
 		if err != nil {
 			return err
 		}
