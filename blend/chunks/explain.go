@@ -53,7 +53,7 @@ type Found struct {
 }
 
 // Explain looks which chunks of a prompt a level has, and says what would be computed. It reads no KV. The
-// names must be LMCache's default ones, as a library with the zero scheme makes them.
+// names must be LMCache's default ones, as a library with the zero scheme makes them; segments are left out.
 func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOptions) ([]Explanation, error) {
 	type kind struct {
 		space  string
@@ -71,8 +71,8 @@ func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOpt
 			return nil, err
 		}
 		note, err := ReadNote(object)
-		if err != nil {
-			continue // not a chunk of ours
+		if err != nil || note.Segment {
+			continue // not a chunk of ours, or one that is found only by its separators
 		}
 		k := kind{object.Space, note.Shape, note.Tokens}
 		if notes[k] == nil {

@@ -20,6 +20,9 @@ type Options struct {
 	Shape blend.Shape
 	// Scheme is that of the names, and has the tokens of a chunk. Its zero value is LMCache's, with 256.
 	Scheme kv.Scheme
+	// Segments, if it is not nil, is of segments ([kv.NewSegmentDatabase]): what stands between separators is a
+	// chunk then, of any length, with the hash of its key as its name. Scheme has no meaning.
+	Segments *kv.TokenDatabase
 	// LeaseTime is how long a request keeps its chunks at most, since a process that is killed releases none. Its
 	// moves must be done by then. 0 is 10 minutes.
 	LeaseTime time.Duration
@@ -30,8 +33,18 @@ type Library struct {
 	store     *tier.Store
 	space     string
 	shape     blend.Shape
-	index     *blend.Index
+	index     index
+	segments  bool
 	leaseTime time.Duration
+}
+
+// index is a blend.Index, or segments.
+type index interface {
+	Name(tokens []int64) (string, error)
+	Insert(fingerprint uint64, name string) error
+	Remove(name string) bool
+	Find(prompt []int64) ([]blend.Match, error)
+	Len() int
 }
 
 // Open opens a library, and looks which chunks the levels have.
@@ -42,20 +55,29 @@ func Open(ctx context.Context, o Options) (*Library, error) {
 	if o.Store == nil || o.Space == "" || o.LeaseTime < 0 {
 		return nil, invalid("a library needs a store and a space, and no negative time")
 	}
-	index, err := blend.NewIndex(o.Scheme)
-	if err != nil {
-		return nil, err
+	l := &Library{
+		store: o.Store, space: o.Space, shape: o.Shape, leaseTime: cmp.Or(o.LeaseTime, 10*time.Minute),
+		segments: o.Segments != nil,
 	}
-	l := &Library{o.Store, o.Space, o.Shape, index, cmp.Or(o.LeaseTime, 10*time.Minute)}
+	window := 0
+	if l.segments {
+		l.index = &segments{database: o.Segments, known: map[string]bool{}}
+	} else {
+		index, err := blend.NewIndex(o.Scheme)
+		if err != nil {
+			return nil, err
+		}
+		l.index, window = index, index.Window()
+	}
 	for object, err := range o.Store.List(ctx, o.Space) {
 		if err != nil {
 			return nil, err
 		}
 		note, err := ReadNote(object)
-		if err != nil || note.Shape != o.Shape || note.Tokens != index.Window() {
+		if err != nil || note.Shape != o.Shape || note.Segment != l.segments || window > 0 && note.Tokens != window {
 			continue // another program's, or of another window
 		}
-		if err := index.Insert(note.Fingerprint, object.Name); err != nil {
+		if err := l.index.Insert(note.Fingerprint, object.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -67,16 +89,19 @@ func (l *Library) Len() int { return l.index.Len() }
 
 // Put stores the KV of the tokens of one chunk. It is copied.
 func (l *Library) Put(ctx context.Context, tokens []int64, chunk blend.Chunk) error {
-	if len(tokens) != l.index.Window() || chunk.Tokens != len(tokens) || chunk.Shape != l.shape {
-		return invalid("%d tokens and KV of %d of %+v; a chunk has %d of %+v",
-			len(tokens), chunk.Tokens, chunk.Shape, l.index.Window(), l.shape)
+	if len(tokens) == 0 || chunk.Tokens != len(tokens) || chunk.Shape != l.shape {
+		return invalid("%d tokens and KV of %d of %+v; a chunk is of %+v",
+			len(tokens), chunk.Tokens, chunk.Shape, l.shape)
+	}
+	if err := chunk.Validate(); err != nil {
+		return err
 	}
 	name, err := l.index.Name(tokens)
 	if err != nil {
 		return err
 	}
 	fingerprint := blend.Fingerprints(tokens, len(tokens))[0]
-	note, err := Note{chunk.Shape, chunk.Tokens, fingerprint, chunk.Position, chunk.Unrotated}.encode()
+	note, err := Note{chunk.Shape, chunk.Tokens, fingerprint, chunk.Position, chunk.Unrotated, l.segments}.encode()
 	if err != nil {
 		return err
 	}
@@ -125,7 +150,7 @@ func (l *Library) Begin(ctx context.Context, name string, cover []blend.Match) (
 		return nil, err
 	}
 	for i, p := range placed {
-		chunk, err := l.chunk(p)
+		chunk, err := l.chunk(p, cover[i].End-cover[i].Start)
 		if errors.Is(err, tier.ErrNotFound) && !errors.Is(err, tier.ErrUnavailable) {
 			l.index.Remove(cover[i].Name)
 		}
@@ -157,7 +182,7 @@ func (l *Library) pin(ctx context.Context, lease *tier.StoreLease, cover []blend
 	}
 }
 
-func (l *Library) chunk(p tier.Placed) (blend.Chunk, error) {
+func (l *Library) chunk(p tier.Placed, tokens int) (blend.Chunk, error) {
 	if p.Err != nil {
 		return blend.Chunk{}, p.Err
 	}
@@ -165,7 +190,7 @@ func (l *Library) chunk(p tier.Placed) (blend.Chunk, error) {
 	if err != nil {
 		return blend.Chunk{}, err
 	}
-	if note.Shape != l.shape || note.Tokens != l.index.Window() {
+	if note.Shape != l.shape || note.Tokens != tokens {
 		return blend.Chunk{}, invalid("%s is of %+v", p.Object.Key, note)
 	}
 	kv, err := blend.View(note.Shape, note.Tokens, p.Bytes)

@@ -92,16 +92,21 @@ func draw(t *testing.T, r *rand.Rand, n int) document {
 		d.tokens = append(d.tokens, r.Int64N(1<<17))
 	}
 	for range n / window {
-		kv, err := blend.New(shape, window)
-		require.NoError(t, err)
-		x := make([]float32, len(kv.Bytes)/2)
-		for i := range x {
-			x[i] = float32(r.NormFloat64())
-		}
-		rope.BF16.Encode(kv.Bytes, x)
-		d.chunks = append(d.chunks, blend.Chunk{KV: kv, Position: r.IntN(100)})
+		d.chunks = append(d.chunks, drawChunk(t, r, window))
 	}
 	return d
+}
+
+func drawChunk(t *testing.T, r *rand.Rand, tokens int) blend.Chunk {
+	t.Helper()
+	kv, err := blend.New(shape, tokens)
+	require.NoError(t, err)
+	x := make([]float32, len(kv.Bytes)/2)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	rope.BF16.Encode(kv.Bytes, x)
+	return blend.Chunk{KV: kv, Position: r.IntN(100)}
 }
 
 // TestFiftyDocumentsInRandomOrder stores documents, of which memory holds a part, and blends prompts of 50 of
@@ -408,4 +413,64 @@ func TestThresholdsAreNotExplained(t *testing.T) {
 		Checks: []blend.Check{{Layer: 1, Selection: blend.Selection{Threshold: 1}}},
 	})
 	require.ErrorIs(t, err, fs.ErrInvalid)
+}
+
+// TestSegmentsInTheLevels: documents of any length between separators, in any order.
+func TestSegmentsInTheLevels(t *testing.T) {
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	hasher, err := kv.NewHasher(kv.Scheme{Algorithm: kv.SHA256CBOR, Legacy: true})
+	require.NoError(t, err)
+	separator := []int64{7, 7}
+	database, err := kv.NewSegmentDatabase(hasher, kv.EngineKey{Model: "m", World: 1, DType: "bfloat16"}, separator)
+	require.NoError(t, err)
+	open := func() *chunks.Library {
+		lib, err := chunks.Open(t.Context(), chunks.Options{Store: l.store, Space: space, Shape: shape, Segments: database})
+		require.NoError(t, err)
+		return lib
+	}
+	lib := open()
+	r := rand.New(rand.NewPCG(3, 3))
+	segments := [][]int64{{1}, {2, 3, 4}, {5, 6, 7, 8, 9}, {7}}
+	var kvs []blend.Chunk
+	for _, tokens := range segments {
+		kvs = append(kvs, drawChunk(t, r, len(tokens)))
+		require.NoError(t, lib.Put(t.Context(), tokens, kvs[len(kvs)-1]))
+	}
+	require.ErrorIs(t, lib.Put(t.Context(), []int64{1, 7, 7, 2}, drawChunk(t, r, 4)), fs.ErrInvalid, "two segments")
+	require.ErrorIs(t, lib.Put(t.Context(), nil, drawChunk(t, r, 0)), fs.ErrInvalid, "none")
+	require.Zero(t, library(t, l).Len(), "chunks of one length are others")
+	lib = open()
+	require.Equal(t, 4, lib.Len())
+
+	var prompt []int64
+	for _, i := range []int{2, 0, 1} {
+		prompt = slices.Concat(prompt, segments[i], separator)
+	}
+	prompt = append(prompt, 8, 8, 8) // the question
+	cover, err := lib.Find(prompt)
+	require.NoError(t, err)
+	request, err := lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	require.Equal(t, []blend.Range{{Start: 5, End: 7}, {Start: 8, End: 10}, {Start: 13, End: 18}},
+		blend.Gaps(request.Cover, len(prompt)), "separators and the question")
+	table, err := rope.New(rope.Config{HeadDim: shape.HeadDim})
+	require.NoError(t, err)
+	dst, err := blend.New(shape, len(prompt))
+	require.NoError(t, err)
+	moves, err := request.Moves(table, dst)
+	require.NoError(t, err)
+	require.NoError(t, blend.MoveAll(moves, 0))
+	row := shape.Row()
+	require.Equal(t, kvs[1].Values(3), dst.Values(3)[10*row:13*row])
+	request.Release()
+
+	require.NoError(t, l.store.Delete(t.Context(), []tier.Key{{Space: space, Name: cover[0].Name}})[0])
+	request, err = lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	require.Equal(t, cover[1:], request.Cover)
+	require.Equal(t, 3, lib.Len())
+	request.Release()
+	explained, err := chunks.Explain(t.Context(), l.disk, prompt, chunks.ExplainOptions{})
+	require.NoError(t, err)
+	require.Empty(t, explained)
 }

@@ -85,7 +85,7 @@ func turn(a, b, cos, sin float32) (float32, float32) {
 }
 
 // The loops below are one for each form, for machines and numbers of pairs without vector instructions, which
-// give the same bits.
+// give the same bits, but for those of NaNs.
 
 func (r Rotation) neoxF32(dst, src []byte) {
 	cos, sin := r.cos, r.sin

@@ -87,7 +87,7 @@ func (t *Table) Factor() float64 { return t.factor }
 // Shift returns the rotation that moves keys by a number of positions, which may be negative. It has no
 // factor.
 //
-// See docs/decisions.md, "A shift has no factor, and a rotation has the same bits everywhere".
+// See docs/decisions.md, "A shift has no factor, and all loops of a rotation have the same bits".
 func (t *Table) Shift(by int) Rotation { return t.rotation(by, 1) }
 
 // At returns the rotation from keys or queries without a position to those at a position.
