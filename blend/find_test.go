@@ -151,7 +151,8 @@ func TestIndexIsAMap(t *testing.T) {
 	})
 }
 
-// TestNamesOfOtherLengthsAreRefused: of fewer tokens Name panicked, and of more it was the name of the first ones.
+// TestNamesOfOtherLengthsAreRefused: of fewer tokens Name panicked, and of more it was the name of the first
+// ones.
 func TestNamesOfOtherLengthsAreRefused(t *testing.T) {
 	index, err := blend.NewIndex(kv.Scheme{ChunkTokens: 2})
 	require.NoError(t, err)

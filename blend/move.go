@@ -32,7 +32,7 @@ type Move struct {
 // unchanged, until the last layer has been moved.
 func NewMove(t *rope.Table, dst KV, at int, chunk Chunk) (*Move, error) {
 	for _, kv := range []KV{dst, chunk.KV} {
-		if err := kv.Validate(); err != nil {
+		if _, err := View(kv.Shape, kv.Tokens, kv.Bytes); err != nil {
 			return nil, err
 		}
 	}

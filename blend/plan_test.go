@@ -208,14 +208,16 @@ func TestPlansHoldTheirRules(t *testing.T) {
 	})
 }
 
-// TestModelsThatAreComputedOtherwiseAreRefused: estimates for them would be wrong, and blending would be, too.
+// TestModelsThatAreComputedOtherwiseAreRefused: estimates for them would be wrong, and blending would be,
+// too.
 func TestModelsThatAreComputedOtherwiseAreRefused(t *testing.T) {
 	config := func(more string) []byte {
 		return []byte(`{"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8,
 			"vocab_size": 9` + more + `}`)
 	}
 	for _, more := range []string{
-		`, "num_local_experts": 8`, `, "num_experts": 8`, `, "n_routed_experts": 8`, // a part of the weights for each token
+		// A part of the weights for each token.
+		`, "num_local_experts": 8`, `, "num_experts": 8`, `, "n_routed_experts": 8`,
 		`, "kv_lora_rank": 4`,      // one latent vector for all heads
 		`, "sliding_window": 4096`, // not all tokens in front
 		`, "use_sliding_window": true, "sliding_window": 4096`,

@@ -55,24 +55,15 @@ type KV struct {
 	Bytes []byte
 }
 
-// Validate reports what is wrong with KV.
-func (kv KV) Validate() error {
-	if err := kv.Shape.Validate(); err != nil {
-		return err
-	}
-	if want := kv.Shape.Bytes(kv.Tokens); kv.Tokens < 0 || kv.Tokens > maxTokens || int64(len(kv.Bytes)) != want {
-		return invalid("%d bytes for the KV of %d tokens, which has %d", len(kv.Bytes), kv.Tokens, want)
-	}
-	return nil
-}
-
 // View returns bytes as KV, without a copy.
 func View(s Shape, tokens int, bytes []byte) (KV, error) {
-	kv := KV{s, tokens, bytes}
-	if err := kv.Validate(); err != nil {
+	if err := s.Validate(); err != nil {
 		return KV{}, err
 	}
-	return kv, nil
+	if tokens < 0 || tokens > maxTokens || int64(len(bytes)) != s.Bytes(tokens) {
+		return KV{}, invalid("%d bytes for the KV of %d tokens, which has %d", len(bytes), tokens, s.Bytes(tokens))
+	}
+	return KV{s, tokens, bytes}, nil
 }
 
 // New returns KV of zeros.

@@ -10,8 +10,9 @@ type Dims struct {
 	Layers, Hidden, Heads, KVHeads, HeadDim, Intermediate, Vocabulary int
 }
 
-// ParseDims reads dimensions from a model's config.json. Models that are computed otherwise are refused: those
-// with experts, with one latent vector for all heads, or with layers that do not attend to all tokens in front.
+// ParseDims reads dimensions from a model's config.json. Models that are computed otherwise are refused:
+// those with experts, with one latent vector for all heads, or with layers that do not attend to all tokens
+// in front.
 func ParseDims(config []byte) (Dims, error) {
 	var c struct {
 		Layers       int `json:"num_hidden_layers"`

@@ -1,6 +1,6 @@
 // Command blend tries package blend on a task that two tiny models were trained on, or on text with a real
-// language model, and writes the tables and the figures that docs/blend.md shows. It measures no times: those are the benchmarks of packages blend and
-// blend/rope.
+// language model, and writes the tables and the figures that docs/blend.md shows. It measures no times: those
+// are the benchmarks of packages blend and blend/rope.
 package main
 
 import (

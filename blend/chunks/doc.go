@@ -11,10 +11,10 @@
 //
 // # Requests
 //
-// [Library.Find] finds the chunks of a prompt, [Library.Begin] pins them, from whichever level has them, under
-// a lease of the request. A chunk that went meanwhile is a gap. The bytes of a [Request] are those of the memory
-// level, and valid until Release, or until Options.LeaseTime has passed: the moves of [Request.Moves] copy from
-// there straight into the KV of the prompt.
+// [Library.Find] finds the chunks of a prompt, [Library.Begin] pins them, from whichever level has them,
+// under a lease of the request. A chunk that went meanwhile is a gap. The bytes of a [Request] are those of
+// the memory level, and valid until Release, or until Options.LeaseTime has passed: the moves of
+// [Request.Moves] copy from there straight into the KV of the prompt.
 //
 // # Errors and concurrency
 //

@@ -23,8 +23,8 @@ type Options struct {
 	// Segments, if it is not nil, is of segments ([kv.NewSegmentDatabase]): what stands between separators is a
 	// chunk then, of any length, with the hash of its key as its name. Scheme has no meaning.
 	Segments *kv.TokenDatabase
-	// LeaseTime is how long a request keeps its chunks at most, since a process that is killed releases none. Its
-	// moves must be done by then. 0 is 10 minutes.
+	// LeaseTime is how long a request keeps its chunks at most, since a process that is killed releases none.
+	// Its moves must be done by then. 0 is 10 minutes.
 	LeaseTime time.Duration
 }
 
@@ -93,7 +93,7 @@ func (l *Library) Put(ctx context.Context, tokens []int64, chunk blend.Chunk) er
 		return invalid("%d tokens and KV of %d of %+v; a chunk is of %+v",
 			len(tokens), chunk.Tokens, chunk.Shape, l.shape)
 	}
-	if err := chunk.Validate(); err != nil {
+	if _, err := blend.View(chunk.Shape, chunk.Tokens, chunk.Bytes); err != nil {
 		return err
 	}
 	name, err := l.index.Name(tokens)
@@ -135,7 +135,8 @@ const pollInterval = 5 * time.Millisecond
 
 // Begin pins chunks under a lease, whose ID begins with the name, and waits until those that are in lower
 // levels have been fetched. What can't be pinned is not in the cover of the request: what memory has no room
-// for, what is in a level that is away, what somebody is storing. What is not there any more is forgotten, too.
+// for, what is in a level that is away, what somebody is storing. What is not there any more is forgotten,
+// too.
 func (l *Library) Begin(ctx context.Context, name string, cover []blend.Match) (*Request, error) {
 	// Two requests of the same name must not share a lease: the first one's end would be that of both.
 	id := name + " " + rand.Text()

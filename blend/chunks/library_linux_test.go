@@ -236,6 +236,8 @@ func TestWhatIsNoChunk(t *testing.T) {
 		`{"blend":1,"tokens":1,"fingerprint":"1","position":0,"layers":1,"heads":1,"head_dim":2,"dtype":"float32"}`,
 		// a negative position
 		`{"blend":1,"tokens":1,"fingerprint":"1","position":-1,"layers":1,"heads":1,"head_dim":1,"dtype":"float16"}`,
+		// no dtype
+		`{"blend":1,"tokens":1,"fingerprint":"1","position":0,"layers":1,"heads":1,"head_dim":1}`,
 		// no layers
 		`{"blend":1,"tokens":1,"fingerprint":"1","position":0,"layers":0,"heads":1,"head_dim":1,"dtype":"float16"}`,
 	} {
@@ -261,8 +263,8 @@ func stored(t *testing.T, l *levels, chunks int) (*chunks.Library, document) {
 	return lib, d
 }
 
-// TestRequestsOfTheSameNameKeepTheirOwnPins: they had one lease, and the end of one let the chunks of the other
-// be evicted.
+// TestRequestsOfTheSameNameKeepTheirOwnPins: they had one lease, and the end of one let the chunks of the
+// other be evicted.
 func TestRequestsOfTheSameNameKeepTheirOwnPins(t *testing.T) {
 	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
 	lib, d := stored(t, l, 2)
@@ -279,7 +281,8 @@ func TestRequestsOfTheSameNameKeepTheirOwnPins(t *testing.T) {
 	second.Release()
 }
 
-// TestChunksOfALevelThatIsAwayAreNotForgotten: they are gaps of this request, and found again when it is back.
+// TestChunksOfALevelThatIsAwayAreNotForgotten: they are gaps of this request, and found again when it is
+// back.
 func TestChunksOfALevelThatIsAwayAreNotForgotten(t *testing.T) {
 	l, fault := openFaulty(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
 	lib, d := stored(t, l, 2)

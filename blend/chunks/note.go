@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/ringcache/ringcache/blend"
-	"github.com/ringcache/ringcache/blend/rope"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -65,11 +64,10 @@ func ReadNote(o tier.Object) (Note, error) {
 	if err != nil {
 		return Note{}, invalid("%s: no fingerprint: %v", o.Key, err)
 	}
-	dtype, err := rope.ParseDType(j.DType)
-	if err != nil {
+	shape := blend.Shape{Layers: j.Layers, Heads: j.Heads, HeadDim: j.HeadDim}
+	if err := shape.DType.UnmarshalText([]byte(j.DType)); err != nil {
 		return Note{}, err
 	}
-	shape := blend.Shape{Layers: j.Layers, Heads: j.Heads, HeadDim: j.HeadDim, DType: dtype}
 	n := Note{shape, j.Tokens, f, j.Position, j.Unrotated, j.Segment}
 	if err := n.Validate(); err != nil {
 		return Note{}, err

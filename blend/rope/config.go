@@ -21,7 +21,7 @@ const (
 const (
 	Linear  = "linear"  // all frequencies divided by the factor
 	NTK     = "ntk"     // a larger base for the factor alpha, whatever the length (vLLM's dynamic with alpha)
-	Dynamic = "dynamic" // a larger base for the longest length (as vLLM; in transformers it grows with the prompt)
+	Dynamic = "dynamic" // a larger base for the longest length (as vLLM; in transformers for that of the prompt)
 	YaRN    = "yarn"
 	Llama3  = "llama3"
 )

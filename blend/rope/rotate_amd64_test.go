@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzVectorsAreTheLoops compares vector instructions with the loops in Go: any bits, any numbers of heads and
-// pairs, addresses without an alignment, to another place and in place. What lies around the heads stays.
+// FuzzVectorsAreTheLoops compares vector instructions with the loops in Go: any bits, any numbers of heads
+// and pairs, addresses without an alignment, to another place and in place. What lies around the heads stays.
 func FuzzVectorsAreTheLoops(f *testing.F) {
 	if !vectors {
 		f.Skip("no vector instructions")

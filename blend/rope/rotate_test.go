@@ -208,7 +208,7 @@ func FuzzParseConfig(f *testing.F) {
 		require.NoError(t, err)
 		head := make([]float32, c.HeadDim)
 		require.NoError(t, table.At(1).Floats(head, head))
-		for i, x := range table.Frequencies() {
+		for i, x := range table.frequencies {
 			require.False(t, math.IsNaN(x) || math.IsInf(x, 0), "frequency %d is %v: %s", i, x, text)
 		}
 	})

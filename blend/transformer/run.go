@@ -50,7 +50,7 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 		return nil, invalid("KV of %d tokens and %+v for a prompt of %d and %+v",
 			kv.Tokens, kv.Shape, len(tokens), m.Shape(kv.DType))
 	}
-	if err := kv.Validate(); err != nil {
+	if _, err := blend.View(kv.Shape, kv.Tokens, kv.Bytes); err != nil {
 		return nil, err
 	}
 	for _, t := range tokens {
