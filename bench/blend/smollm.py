@@ -148,7 +148,7 @@ def prompts(encode, number):
     r = random.Random(1)
     out = []
     for i in range(number):
-        parts = [encode(d + "\n") for d in r.sample(DOCUMENTS, 4)]
+        parts = [encode(d + "\n") for d in r.sample(DOCUMENTS, 3)]
         query = encode(QUESTIONS[i % 2])
         out.append(dict(tokens=sum(parts, []) + query, documents=[len(p) for p in parts], query=len(query)))
     return out

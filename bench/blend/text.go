@@ -33,7 +33,7 @@ func text(folder, plots string, prompts int, seed uint64) error {
 	}
 	ways := []retrieval.Way{{}}
 	labels := []string{"concatenation"}
-	for _, ratio := range []float64{0.05, 0.15, 0.3, 0.5} {
+	for _, ratio := range []float64{0.15, 0.3} {
 		ways = append(ways, retrieval.Way{Ratio: ratio, Layer: 1}, retrieval.Way{Ratio: ratio, Layer: 1, Random: true})
 		labels = append(labels, fmt.Sprintf("selected %g %%", 100*ratio), fmt.Sprintf("random %g %%", 100*ratio))
 	}

@@ -135,7 +135,7 @@ func Compare(model *transformer.Model, p Prompt, ways []Way, chance *rand.Rand) 
 	if err != nil {
 		return nil, err
 	}
-	want, err := model.Prefill(full, p.Tokens, 0)
+	want, err := prefill(model, full, p.Tokens, p.Query)
 	if err != nil {
 		return nil, err
 	}
@@ -152,10 +152,19 @@ func Compare(model *transformer.Model, p Prompt, ways []Way, chance *rand.Rand) 
 			return nil, err
 		}
 		out = append(out, Comparison{
-			kvError(kv, full), len(got.Rows), got.Logits[len(got.Logits)-p.Query:], want.Logits[len(want.Logits)-p.Query:],
+			kvError(kv, full), len(got.Rows), got.Logits, want.Logits,
 		})
 	}
 	return out, nil
+}
+
+// prefill computes all tokens, and the logits of the last ones.
+func prefill(model *transformer.Model, kv blend.KV, tokens []int64, logits int) (*transformer.Result, error) {
+	plan, err := blend.NewPlan(blend.PlanOptions{Layers: model.Dims().Layers, Tokens: len(tokens)})
+	if err != nil {
+		return nil, err
+	}
+	return model.Blend(kv, tokens, plan, transformer.Options{Logits: logits})
 }
 
 // move computes each document alone and moves it to its place.
@@ -170,7 +179,7 @@ func move(model *transformer.Model, p Prompt) (blend.KV, error) {
 		if err != nil {
 			return kv, err
 		}
-		if _, err := model.Prefill(chunk, p.Tokens[m.Start:m.End], 0); err != nil {
+		if _, err := prefill(model, chunk, p.Tokens[m.Start:m.End], 1); err != nil {
 			return kv, err
 		}
 		move, err := blend.NewMove(model.Table(), kv, m.Start, blend.Chunk{KV: chunk})
@@ -194,7 +203,7 @@ func (p Prompt) blend(model *transformer.Model, kv blend.KV, w Way, chance *rand
 	if err != nil {
 		return nil, err
 	}
-	var o transformer.Options
+	o := transformer.Options{Logits: p.Query}
 	if w.Random {
 		o.Deviations = func(_ int, rows []int) []float64 {
 			out := make([]float64, len(rows))
