@@ -16,7 +16,7 @@ import (
 func none(int) bool { return false }
 
 func TestSelect(t *testing.T) {
-	rows, nan := []int{2, 3, 5, 8, 9}, math.NaN()
+	rows, nan, inf := []int{2, 3, 5, 8, 9}, math.NaN(), math.Inf(1)
 	last := func(row int) bool { return row == 9 }
 	for _, c := range []struct {
 		s          blend.Selection
@@ -31,6 +31,9 @@ func TestSelect(t *testing.T) {
 		{blend.Selection{Ratio: 0.25, Beyond: true}, []float64{0, 3, 1, 2, 0}, last, []int{3, 8, 9}},
 		{blend.Selection{}, []float64{0, 3, 1, 2, 0}, last, []int{9}},
 		{blend.Selection{Ratio: 0.1}, []float64{0, 3, 1, nan, 0}, none, []int{8}},
+		{blend.Selection{Ratio: 0.1}, []float64{0, inf, 1, nan, 0}, none, []int{3}}, // equal: the row in front
+		{blend.Selection{Threshold: 1}, []float64{0, nan, 1, inf, 0}, none, []int{3, 8}},
+		{blend.Selection{Threshold: inf}, []float64{0, 3, 1, inf, 0}, none, nil},
 		{blend.Selection{Ratio: 1}, []float64{0, 3, 1, 2, 0}, none, rows},
 		{blend.Selection{Threshold: 1}, []float64{0, 3, 1, 2, 0}, none, []int{3, 8}},
 		{blend.Selection{Threshold: 1, Ratio: 0.1}, []float64{0, 3, 1, 2, 0}, none, []int{3}},
