@@ -7,7 +7,10 @@ import (
 )
 
 // A Range is the tokens of a prompt from Start up to, and without, End.
-type Range struct{ Start, End int }
+type Range struct {
+	Start int `json:"start"`
+	End   int `json:"end"`
+}
 
 // Greedy returns matches that do not overlap: always the one that starts first among those behind the last
 // one, and of those the longest. It decides while a prompt is read from the left, as LMCache does.

@@ -3,6 +3,7 @@ package blend_test
 import (
 	"encoding/hex"
 	"encoding/json"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -148,6 +149,17 @@ func TestIndexIsAMap(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, found)
 	})
+}
+
+// TestNamesOfOtherLengthsAreRefused: of fewer tokens Name panicked, and of more it was the name of the first
+// ones.
+func TestNamesOfOtherLengthsAreRefused(t *testing.T) {
+	index, err := blend.NewIndex(kv.Scheme{ChunkTokens: 2})
+	require.NoError(t, err)
+	for _, tokens := range [][]int64{nil, {1}, {1, 2, 3}, {1, 2, 3, 4}} {
+		_, err = index.Name(tokens)
+		require.ErrorIs(t, err, fs.ErrInvalid, "%v", tokens)
+	}
 }
 
 func TestTokensThatAreNone(t *testing.T) {

@@ -38,8 +38,9 @@ func Fingerprints(tokens []int64, window int) []uint64 {
 
 // A Match is a chunk that is known, at a place of a prompt: the tokens from Start up to, and without, End.
 type Match struct {
-	Start, End int
-	Name       string // of the chunk's KV, in a [tier.Key]
+	Start int    `json:"start"`
+	End   int    `json:"end"`
+	Name  string `json:"name"` // of the chunk's KV, in a [tier.Key]
 }
 
 // slotBits is the size of the table of an Index, as in LMCache: 2^20 slots of 4 bytes.
@@ -110,8 +111,11 @@ func (x *Index) Add(document []int64) ([]Match, error) {
 	return out, nil
 }
 
-// Name returns the name of a chunk of these tokens.
+// Name returns the name of the chunk of these tokens.
 func (x *Index) Name(tokens []int64) (string, error) {
+	if len(tokens) != x.window {
+		return "", invalid("%d tokens; a chunk has %d", len(tokens), x.window)
+	}
 	chain := x.hasher.NewChain()
 	if err := chain.SetTokens(tokens); err != nil {
 		return "", err

@@ -106,6 +106,13 @@ func TestAgainstNumpy(t *testing.T) {
 			kvError := difference(floats(full.Bytes, rope.F32), g.floats("full"))
 			logitError := difference(result.Logits[len(tokens)-1], g.floats("full.logits"))
 			require.Less(t, max(kvError, logitError), 1e-4)
+			for _, last := range []int{1, 2, 1000} { // rows whose logits are asked for
+				plan, err := blend.NewPlan(blend.PlanOptions{Layers: shape.Layers, Tokens: len(tokens)})
+				require.NoError(t, err)
+				some, err := model.Blend(clone(full), tokens, plan, transformer.Options{Logits: last})
+				require.NoError(t, err)
+				require.Equal(t, result.Logits[max(0, len(tokens)-last):], some.Logits)
+			}
 
 			p := prompt{tokens: tokens, suffix: query}
 			for i, start := range starts {

@@ -31,6 +31,11 @@ type Move struct {
 // their numbers. Nothing is moved yet. The bytes of dst and chunk must stay valid, and those of chunk
 // unchanged, until the last layer has been moved.
 func NewMove(t *rope.Table, dst KV, at int, chunk Chunk) (*Move, error) {
+	for _, kv := range []KV{dst, chunk.KV} {
+		if _, err := View(kv.Shape, kv.Tokens, kv.Bytes); err != nil {
+			return nil, err
+		}
+	}
 	if dst.Shape != chunk.Shape {
 		return nil, invalid("a chunk of %+v for a prompt of %+v", chunk.Shape, dst.Shape)
 	}

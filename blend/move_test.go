@@ -2,6 +2,7 @@ package blend_test
 
 import (
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -54,6 +55,18 @@ func TestReplace(t *testing.T) {
 	require.NoError(t, shape.Replace(dst, nil, nil))
 }
 
+// TestRowsWhosePlaceOverflowsAreRefused: 1<<58 rows of 64 bytes are 0 in 64 bits, so they were row 0.
+func TestRowsWhosePlaceOverflowsAreRefused(t *testing.T) {
+	size := shape.Row()
+	dst, fresh := make([]byte, 6*size), make([]byte, size)
+	fresh[0] = 1
+	for _, row := range []int{1 << 58, 1 << 62, math.MaxInt, math.MinInt} {
+		require.ErrorIs(t, shape.Replace(dst, []int{row}, fresh), fs.ErrInvalid)
+	}
+	require.Equal(t, make([]byte, 6*size), dst)
+	require.ErrorIs(t, blend.Shape{}.Replace(dst, []int{-1}, nil), fs.ErrInvalid, "rows of no bytes")
+}
+
 func TestWhatCannotBeMovedIsRefused(t *testing.T) {
 	table, err := rope.New(rope.Config{HeadDim: 16})
 	require.NoError(t, err)
@@ -76,6 +89,12 @@ func TestWhatCannotBeMovedIsRefused(t *testing.T) {
 	wide, err := rope.New(rope.Config{HeadDim: 32})
 	require.NoError(t, err)
 	_, err = blend.NewMove(wide, dst, 0, blend.Chunk{KV: small})
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	short := small
+	short.Bytes = small.Bytes[:100]
+	_, err = blend.NewMove(table, dst, 0, blend.Chunk{KV: short})
+	require.ErrorIs(t, err, fs.ErrInvalid, "else a goroutine of MoveAll panics")
+	_, err = blend.NewMove(table, short, 0, blend.Chunk{KV: small})
 	require.ErrorIs(t, err, fs.ErrInvalid)
 	move, err := blend.NewMove(table, dst, 6, blend.Chunk{KV: small})
 	require.NoError(t, err)
@@ -109,5 +128,32 @@ func TestNumberOfWorkersDoesNotMatter(t *testing.T) {
 			want = dst.Bytes
 		}
 		require.Equal(t, want, dst.Bytes)
+	}
+}
+
+// TestChunksOfNoTokensAndOfOne are moved as any other.
+func TestChunksOfNoTokensAndOfOne(t *testing.T) {
+	table, err := rope.New(rope.Config{HeadDim: 16})
+	require.NoError(t, err)
+	for tokens := range 2 {
+		for _, unrotated := range []bool{false, true} {
+			kv, err := blend.New(shape, tokens)
+			require.NoError(t, err)
+			for i := range kv.Bytes {
+				kv.Bytes[i] = byte(i % 64)
+			}
+			for _, at := range []int{0, 3 - tokens, 3} {
+				dst, err := blend.New(shape, 3)
+				require.NoError(t, err)
+				move, err := blend.NewMove(table, dst, at, blend.Chunk{KV: kv, Unrotated: unrotated})
+				if at+tokens > 3 {
+					require.ErrorIs(t, err, fs.ErrInvalid)
+					continue
+				}
+				require.NoError(t, err)
+				require.NoError(t, blend.MoveAll([]*blend.Move{move}, -1))
+				require.Equal(t, kv.Values(2), dst.Values(2)[at*shape.Row():(at+tokens)*shape.Row()])
+			}
+		}
 	}
 }

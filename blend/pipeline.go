@@ -16,6 +16,7 @@ func Pipeline(
 	if layers < 0 || window < 1 {
 		return invalid("%d layers in a window of %d", layers, window)
 	}
+	window = min(window, max(layers, 1))
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()

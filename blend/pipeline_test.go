@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
@@ -71,6 +72,23 @@ func TestPipelineEndsWithTheFirstError(t *testing.T) {
 	require.ErrorIs(t, blend.Pipeline(ctx, 9, 2, nothing, func(int) error { return nil }), context.Canceled)
 	require.NoError(t, blend.Pipeline(t.Context(), 0, 2, nil, nil))
 	require.ErrorIs(t, blend.Pipeline(t.Context(), 9, 0, nil, nil), fs.ErrInvalid)
+}
+
+// TestPipelineWithAWindowLargerThanAllLayers loads all of them ahead, and needs no memory for the rest.
+func TestPipelineWithAWindowLargerThanAllLayers(t *testing.T) {
+	loaded := make(chan struct{})
+	computed := 0
+	require.NoError(t, blend.Pipeline(t.Context(), 3, math.MaxInt, func(_ context.Context, layer int) error {
+		if layer == 2 {
+			close(loaded)
+		}
+		return nil
+	}, func(int) error {
+		<-loaded
+		computed++
+		return nil
+	}))
+	require.Equal(t, 3, computed)
 }
 
 // TestBlendingWhileLayersAreLoaded: a model computes each layer when it was moved, and at most two layers are

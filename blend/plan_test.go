@@ -16,7 +16,7 @@ import (
 func none(int) bool { return false }
 
 func TestSelect(t *testing.T) {
-	rows, nan := []int{2, 3, 5, 8, 9}, math.NaN()
+	rows, nan, inf := []int{2, 3, 5, 8, 9}, math.NaN(), math.Inf(1)
 	last := func(row int) bool { return row == 9 }
 	for _, c := range []struct {
 		s          blend.Selection
@@ -31,6 +31,9 @@ func TestSelect(t *testing.T) {
 		{blend.Selection{Ratio: 0.25, Beyond: true}, []float64{0, 3, 1, 2, 0}, last, []int{3, 8, 9}},
 		{blend.Selection{}, []float64{0, 3, 1, 2, 0}, last, []int{9}},
 		{blend.Selection{Ratio: 0.1}, []float64{0, 3, 1, nan, 0}, none, []int{8}},
+		{blend.Selection{Ratio: 0.1}, []float64{0, inf, 1, nan, 0}, none, []int{3}}, // equal: the row in front
+		{blend.Selection{Threshold: 1}, []float64{0, nan, 1, inf, 0}, none, []int{3, 8}},
+		{blend.Selection{Threshold: inf}, []float64{0, 3, 1, inf, 0}, none, nil},
 		{blend.Selection{Ratio: 1}, []float64{0, 3, 1, 2, 0}, none, rows},
 		{blend.Selection{Threshold: 1}, []float64{0, 3, 1, 2, 0}, none, []int{3, 8}},
 		{blend.Selection{Threshold: 1, Ratio: 0.1}, []float64{0, 3, 1, 2, 0}, none, []int{3}},
@@ -206,6 +209,40 @@ func TestPlansHoldTheirRules(t *testing.T) {
 			before = slices.Clone(step.Attend)
 		}
 	})
+}
+
+// TestModelsThatAreComputedOtherwiseAreRefused: estimates for them would be wrong, and blending would be,
+// too.
+func TestModelsThatAreComputedOtherwiseAreRefused(t *testing.T) {
+	config := func(more string) []byte {
+		return []byte(`{"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8,
+			"vocab_size": 9` + more + `}`)
+	}
+	for _, more := range []string{
+		// A part of the weights for each token.
+		`, "num_local_experts": 8`, `, "num_experts": 8`, `, "n_routed_experts": 8`,
+		`, "kv_lora_rank": 4`,      // one latent vector for all heads
+		`, "sliding_window": 4096`, // not all tokens in front
+		`, "use_sliding_window": true, "sliding_window": 4096`,
+		`, "layer_types": ["full_attention", "sliding_attention"]`,
+		`, "layer_types": ["full_attention", "linear_attention"]`,
+		`, "num_attention_heads": 0`, `, "num_key_value_heads": 3`, `, "head_dim": -1`,
+	} {
+		_, err := blend.ParseDims(config(more))
+		require.ErrorIs(t, err, fs.ErrInvalid, more)
+	}
+	_, err := blend.ParseDims([]byte(`[]`))
+	require.ErrorIs(t, err, fs.ErrInvalid)
+	for _, more := range []string{
+		"", `, "sliding_window": null`, `, "use_sliding_window": false, "sliding_window": 4096`,
+		`, "layer_types": ["full_attention", "full_attention"], "num_experts": 0`,
+	} {
+		d, err := blend.ParseDims(config(more))
+		require.NoError(t, err, more)
+		require.Equal(t, blend.Dims{
+			Layers: 2, Hidden: 8, Heads: 2, KVHeads: 2, HeadDim: 4, Intermediate: 8, Vocabulary: 9,
+		}, d)
+	}
 }
 
 func TestWork(t *testing.T) {

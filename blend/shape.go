@@ -10,8 +10,10 @@ import (
 // A Shape is what the keys and values of a token are, in all layers: with as many heads as queries have, or
 // fewer (grouped-query attention).
 type Shape struct {
-	Layers, Heads, HeadDim int // heads of keys, which values have, too
-	DType                  rope.DType
+	Layers  int        `json:"layers"`
+	Heads   int        `json:"heads"` // of keys, which values have, too
+	HeadDim int        `json:"head_dim"`
+	DType   rope.DType `json:"dtype"`
 }
 
 const (
@@ -90,7 +92,7 @@ func (kv KV) plane(i int) []byte {
 // Both are the keys, or the values, of a layer; fresh has one row for each number.
 func (s Shape) Replace(dst []byte, rows []int, fresh []byte) error {
 	size := s.Row()
-	if len(fresh) != len(rows)*size {
+	if size < 1 || len(fresh) != len(rows)*size {
 		return invalid("%d bytes of %d rows of %d bytes", len(fresh), len(rows), size)
 	}
 	for i := 0; i < len(rows); {
@@ -98,11 +100,10 @@ func (s Shape) Replace(dst []byte, rows []int, fresh []byte) error {
 		for i+n < len(rows) && rows[i+n] == rows[i]+n {
 			n++
 		}
-		at := rows[i] * size
-		if rows[i] < 0 || at+n*size > len(dst) {
-			return invalid("the rows %d to %d of %d", rows[i], rows[i]+n-1, len(dst)/size)
+		if rows[i] < 0 || rows[i] > len(dst)/size-n {
+			return invalid("%d rows from %d on, of %d", n, rows[i], len(dst)/size)
 		}
-		copy(dst[at:], fresh[i*size:(i+n)*size])
+		copy(dst[rows[i]*size:], fresh[i*size:(i+n)*size])
 		i += n
 	}
 	return nil

@@ -1,13 +1,18 @@
 package blend
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Dims are what of a model decides how much is computed: a decoder of the Llama family.
 type Dims struct {
 	Layers, Hidden, Heads, KVHeads, HeadDim, Intermediate, Vocabulary int
 }
 
-// ParseDims reads dimensions from a model's config.json.
+// ParseDims reads dimensions from a model's config.json. Models that are computed otherwise are refused:
+// those with experts, with one latent vector for all heads, or with layers that do not attend to all tokens
+// in front.
 func ParseDims(config []byte) (Dims, error) {
 	var c struct {
 		Layers       int `json:"num_hidden_layers"`
@@ -18,8 +23,29 @@ func ParseDims(config []byte) (Dims, error) {
 		Intermediate int `json:"intermediate_size"`
 		Vocabulary   int `json:"vocab_size"`
 	}
+	var other struct {
+		Experts    int      `json:"num_experts"`
+		Mixtral    int      `json:"num_local_experts"`
+		DeepSeek   int      `json:"n_routed_experts"`
+		Latent     int      `json:"kv_lora_rank"`
+		Window     int      `json:"sliding_window"`
+		UseWindow  *bool    `json:"use_sliding_window"` // true if it is not there
+		LayerTypes []string `json:"layer_types"`
+	}
 	if err := json.Unmarshal(config, &c); err != nil {
 		return Dims{}, invalid("no configuration of a model: %v", err)
+	}
+	if err := json.Unmarshal(config, &other); err != nil {
+		return Dims{}, invalid("no configuration of a model: %v", err)
+	}
+	switch {
+	case other.Experts > 1 || other.Mixtral > 1 || other.DeepSeek > 1:
+		return Dims{}, invalid("a model with experts")
+	case other.Latent != 0:
+		return Dims{}, invalid("a model with one latent vector for all heads (MLA)")
+	case other.Window != 0 && (other.UseWindow == nil || *other.UseWindow) ||
+		slices.ContainsFunc(other.LayerTypes, func(kind string) bool { return kind != "full_attention" }):
+		return Dims{}, invalid("a model whose layers do not all attend to all tokens in front")
 	}
 	d := Dims(c)
 	if d.KVHeads == 0 {
@@ -48,9 +74,9 @@ func (d Dims) Validate() error {
 type Work struct {
 	// FLOPs are floating-point operations: two for each weight that a token meets, and four for each element
 	// of its queries and each token that it attends to. What normalises and rotates is not counted.
-	FLOPs float64
+	FLOPs float64 `json:"flops"`
 	// Rows is for how many tokens a layer was computed, of all layers.
-	Rows int64
+	Rows int64 `json:"rows"`
 }
 
 // Prefill estimates the work of the tokens behind a prefix whose KV is there, up to the logits of the last

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # The part: packages as a whole, and by name from those whose other tests start processes, break files under a
 # mapping, or take long. Packages of the list that are not there are left out.
-whole=(internal/mem internal/mem/litmus internal/blake3 internal/msgpackguard internal/codec internal/pyvalue pycompat shmring internal/sidecar mmhash internal/lru lrusync mmcache pin pin/cuda kv)
+whole=(internal/mem internal/mem/litmus internal/blake3 internal/msgpackguard internal/codec internal/pyvalue pycompat shmring internal/sidecar mmhash internal/lru lrusync mmcache pin pin/cuda kv blend/rope)
 named=(serde serde/enginecore engine/enginetest/wire shmstore objstore)
 names='Golden|Upstream|Propert|Vector|Corrupt|Lease|Pool|Request|Count|Stale|IDs|Aligned'
 skip='Process|Python|Kill|Truncat|Sparse|Random|Chaos|ManyRequests|AnyMoment|Bomb|Device'

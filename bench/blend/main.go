@@ -1,6 +1,6 @@
-// Command blend tries package blend on a task that two tiny models were trained on, and writes the table and
-// the figures that docs/blend.md shows. It measures no times: those are the benchmarks of packages blend and
-// blend/rope.
+// Command blend tries package blend on a task that two tiny models were trained on, or on text with a real
+// language model, and writes the tables and the figures that docs/blend.md shows. It measures no times: those
+// are the benchmarks of packages blend and blend/rope.
 package main
 
 import (
@@ -25,7 +25,15 @@ func main() {
 	seed := flag.Uint64("seed", 1, "seed of the prompts")
 	plots := flag.String("plots", "", "folder for the figures")
 	at := flag.String("models", filepath.Join("..", "blend", "testdata"), "folder with retrieval-*.safetensors")
+	real := flag.String("text", "", "folder of smollm.py: a real language model in place of the tiny ones")
 	flag.Parse()
+	if *real != "" {
+		if err := text(*real, *plots, *prompts, *seed); err != nil {
+			fmt.Fprintln(os.Stderr, "blend:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	for _, name := range models {
 		if err := run(name, *at, *plots, *prompts, *seed); err != nil {
 			fmt.Fprintln(os.Stderr, "blend:", err)
@@ -35,15 +43,7 @@ func main() {
 }
 
 func run(name, at, plots string, prompts int, seed uint64) error {
-	config, err := os.ReadFile(filepath.Join(at, "retrieval-"+name+".json"))
-	if err != nil {
-		return err
-	}
-	weights, err := os.ReadFile(filepath.Join(at, "retrieval-"+name+".safetensors"))
-	if err != nil {
-		return err
-	}
-	model, err := transformer.Load(config, weights)
+	model, err := load(filepath.Join(at, "retrieval-"+name+".json"), filepath.Join(at, "retrieval-"+name+".safetensors"))
 	if err != nil {
 		return err
 	}
@@ -82,6 +82,18 @@ func run(name, at, plots string, prompts int, seed uint64) error {
 		os.WriteFile(filepath.Join(plots, "blend-answers-"+name+".svg"), answers.SVG(), 0o644),
 		os.WriteFile(filepath.Join(plots, "blend-error-"+name+".svg"), errorsOf.SVG(), 0o644),
 	)
+}
+
+func load(config, weights string) (*transformer.Model, error) {
+	c, err := os.ReadFile(config)
+	if err != nil {
+		return nil, err
+	}
+	w, err := os.ReadFile(weights)
+	if err != nil {
+		return nil, err
+	}
+	return transformer.Load(c, w)
 }
 
 // The axis of a chart is logarithmic, and has no place for 0 %: it stands at half of the least ratio. A point

@@ -6,12 +6,15 @@
 // one model, engine and dtype, as [kv.Layout.Space] makes them; a chunk whose note says another shape is not
 // used.
 //
+// Chunks have one length and are found at any offset, or, with Options.Segments, any length and stand between
+// separators.
+//
 // # Requests
 //
 // [Library.Find] finds the chunks of a prompt, [Library.Begin] pins them, from whichever level has them,
-// under a lease with the name of the request. A chunk that went meanwhile is a gap. The bytes of a [Request]
-// are those of the memory level, and valid until Release: the moves of [Request.Moves] copy from there
-// straight into the KV of the prompt.
+// under a lease of the request. A chunk that went meanwhile is a gap. The bytes of a [Request] are those of
+// the memory level, and valid until Release, or until Options.LeaseTime has passed: the moves of
+// [Request.Moves] copy from there straight into the KV of the prompt.
 //
 // # Errors and concurrency
 //

@@ -13,49 +13,57 @@ import (
 
 // ExplainOptions say how a prompt would be blended.
 type ExplainOptions struct {
-	Space  string // only this one; empty is all that have chunks
-	Suffix int    // tokens of the query
-	Checks []blend.Check
+	Space  string        // only this one; empty is all that have chunks
+	Suffix int           // tokens of the query
+	Checks []blend.Check // without thresholds: how many deviations are above one is not known
 	// Dims, if it is not nil, is the model, for estimates of work.
 	Dims *blend.Dims
 }
 
 // An Explanation is what one space has of a prompt.
 type Explanation struct {
-	Space  string
-	Shape  blend.Shape
-	Window int // tokens of a chunk
-	Known  int // chunks in the space
+	Space  string      `json:"space"`
+	Shape  blend.Shape `json:"shape"`
+	Window int         `json:"chunk"` // tokens of a chunk
+	Known  int         `json:"known"` // chunks in the space
 
-	Chunks []Found
-	Gaps   []blend.Range
-	Tokens int // of the prompt
+	Chunks []Found       `json:"chunks"`
+	Gaps   []blend.Range `json:"gaps"`
+	Tokens int           `json:"tokens"` // of the prompt
 	// Exact tokens at the front have the KV of a whole prefill, and are not computed.
-	Exact int
+	Exact int `json:"exact"`
 	// Rows is how many tokens are computed, by layer: those that go through the whole layer.
-	Rows []int
+	Rows []int `json:"computed"`
 	// Moved are the bytes of the chunks; half of them are keys. Only those that change their position are
 	// rotated.
-	Moved, Rotated int64
+	Moved   int64 `json:"moved_bytes"`
+	Rotated int64 `json:"rotated_bytes"`
 	// Prefill, Prefixed and Blend are estimates of the work of a whole prefill, of one behind the exact
-	// prefix, which is what a prefix cache saves, and of blending. They are zero without Dims.
-	Prefill, Prefixed, Blend blend.Work
+	// prefix, which is what a prefix cache leaves to compute, and of blending. They are zero without Dims.
+	Prefill  blend.Work `json:"prefill"`
+	Prefixed blend.Work `json:"prefixed"`
+	Blend    blend.Work `json:"blend"`
 }
 
 // Found is a chunk of a prompt.
 type Found struct {
 	blend.Match
-	Position  int // that it was computed at
-	Unrotated bool
+	Position  int  `json:"position"` // that it was computed at
+	Unrotated bool `json:"unrotated"`
 }
 
 // Explain looks which chunks of a prompt a level has, and says what would be computed. It reads no KV. The
-// names must be LMCache's default ones, as a library with the zero scheme makes them.
+// names must be LMCache's default ones, as a library with the zero scheme makes them; segments are left out.
 func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOptions) ([]Explanation, error) {
 	type kind struct {
 		space  string
 		shape  blend.Shape
 		window int
+	}
+	for _, c := range o.Checks {
+		if c.Threshold != 0 {
+			return nil, invalid("a threshold of %v: without KV nothing has deviations", c.Threshold)
+		}
 	}
 	notes := map[kind]map[string]Note{}
 	for object, err := range level.List(ctx, o.Space) {
@@ -63,8 +71,8 @@ func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOpt
 			return nil, err
 		}
 		note, err := ReadNote(object)
-		if err != nil {
-			continue // not a chunk of ours
+		if err != nil || note.Segment {
+			continue // not a chunk of ours, or one that is found only by its separators
 		}
 		k := kind{object.Space, note.Shape, note.Tokens}
 		if notes[k] == nil {
@@ -94,7 +102,10 @@ func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOpt
 		if err != nil {
 			return nil, err
 		}
-		e := Explanation{Space: k.space, Shape: k.shape, Window: k.window, Known: index.Len(), Tokens: len(prompt)}
+		e := Explanation{
+			Space: k.space, Shape: k.shape, Window: k.window, Known: index.Len(), Tokens: len(prompt),
+			Chunks: []Found{}, Gaps: []blend.Range{},
+		}
 		cover := blend.Optimal(matches)
 		for _, m := range cover {
 			note := notes[k][m.Name]
@@ -107,7 +118,7 @@ func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOpt
 		if len(cover) > 0 && (e.Chunks[0].Unrotated || e.Chunks[0].Position == 0) {
 			e.Exact = min(blend.Exact(cover), len(prompt)-1)
 		}
-		e.Gaps = blend.Gaps(cover, len(prompt))
+		e.Gaps = append(e.Gaps, blend.Gaps(cover, len(prompt))...)
 		if err := e.plan(cover, o); err != nil {
 			return nil, err
 		}

@@ -1,10 +1,13 @@
 package chunks_test
 
 import (
+	"context"
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -12,6 +15,7 @@ import (
 	"github.com/ringcache/ringcache/blend"
 	"github.com/ringcache/ringcache/blend/chunks"
 	"github.com/ringcache/ringcache/blend/rope"
+	"github.com/ringcache/ringcache/fuzz/tiertest"
 	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
@@ -36,21 +40,30 @@ type levels struct {
 
 func openLevels(t *testing.T, folder string, size int64) *levels {
 	t.Helper()
+	l, _ := openFaulty(t, folder, size)
+	return l
+}
+
+// openFaulty is openLevels with a disk that fails as it is told.
+func openFaulty(t *testing.T, folder string, size int64) (*levels, *tiertest.Fault) {
+	t.Helper()
 	m, err := memory.Open(memory.Options{Name: "blend", Dir: t.TempDir(), Size: size})
 	require.NoError(t, err)
 	d, err := disk.Open(folder, disk.Options{Capacity: 1 << 28})
 	require.NoError(t, err)
 	require.NoError(t, d.WaitIndex(t.Context()))
-	s, err := tier.Open(t.Context(), tier.Options{Memory: m, Lower: []tier.Lower{{Level: d, Write: tier.Through}}})
+	fault := tiertest.NewFault(d)
+	s, err := tier.Open(t.Context(), tier.Options{Memory: m, Lower: []tier.Lower{{Level: fault, Write: tier.Through}}})
 	require.NoError(t, err)
 	l := &levels{m, d, s}
 	t.Cleanup(l.close(t))
-	return l
+	return l, fault
 }
 
 func (l *levels) close(t *testing.T) func() {
 	return func() {
 		require.NoError(t, l.memory.CheckStructure())
+		require.Empty(t, l.store.Leases(), "nothing is pinned at the end")
 		require.NoError(t, l.store.Close())
 		require.NoError(t, l.disk.Close())
 		require.NoError(t, l.memory.Remove())
@@ -79,16 +92,21 @@ func draw(t *testing.T, r *rand.Rand, n int) document {
 		d.tokens = append(d.tokens, r.Int64N(1<<17))
 	}
 	for range n / window {
-		kv, err := blend.New(shape, window)
-		require.NoError(t, err)
-		x := make([]float32, len(kv.Bytes)/2)
-		for i := range x {
-			x[i] = float32(r.NormFloat64())
-		}
-		rope.BF16.Encode(kv.Bytes, x)
-		d.chunks = append(d.chunks, blend.Chunk{KV: kv, Position: r.IntN(100)})
+		d.chunks = append(d.chunks, drawChunk(t, r, window))
 	}
 	return d
+}
+
+func drawChunk(t *testing.T, r *rand.Rand, tokens int) blend.Chunk {
+	t.Helper()
+	kv, err := blend.New(shape, tokens)
+	require.NoError(t, err)
+	x := make([]float32, len(kv.Bytes)/2)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	rope.BF16.Encode(kv.Bytes, x)
+	return blend.Chunk{KV: kv, Position: r.IntN(100)}
 }
 
 // TestFiftyDocumentsInRandomOrder stores documents, of which memory holds a part, and blends prompts of 50 of
@@ -135,6 +153,7 @@ func TestFiftyDocumentsInRandomOrder(t *testing.T) {
 		request.Release()
 		request.Release()
 		require.Empty(t, l.store.Leases(), "nothing is pinned at the end")
+		require.Zero(t, l.memory.Usage().Held)
 
 		at, gaps := 0, 0
 		for _, i := range order {
@@ -217,6 +236,8 @@ func TestWhatIsNoChunk(t *testing.T) {
 		`{"blend":1,"tokens":1,"fingerprint":"1","position":0,"layers":1,"heads":1,"head_dim":2,"dtype":"float32"}`,
 		// a negative position
 		`{"blend":1,"tokens":1,"fingerprint":"1","position":-1,"layers":1,"heads":1,"head_dim":1,"dtype":"float16"}`,
+		// no dtype
+		`{"blend":1,"tokens":1,"fingerprint":"1","position":0,"layers":1,"heads":1,"head_dim":1}`,
 		// no layers
 		`{"blend":1,"tokens":1,"fingerprint":"1","position":0,"layers":0,"heads":1,"head_dim":1,"dtype":"float16"}`,
 	} {
@@ -229,4 +250,230 @@ func TestWhatIsNoChunk(t *testing.T) {
 	require.Equal(t, chunks.Note{
 		Shape: blend.Shape{Layers: 1, Heads: 1, HeadDim: 1, DType: rope.F16}, Tokens: 1, Fingerprint: 0xf0, Position: 3,
 	}, n)
+}
+
+// stored is a library with a document, whose chunks are in memory and on the disk.
+func stored(t *testing.T, l *levels, chunks int) (*chunks.Library, document) {
+	t.Helper()
+	lib := library(t, l)
+	d := draw(t, rand.New(rand.NewPCG(1, 1)), chunks*window)
+	for j, c := range d.chunks {
+		require.NoError(t, lib.Put(t.Context(), d.tokens[j*window:(j+1)*window], c))
+	}
+	return lib, d
+}
+
+// TestRequestsOfTheSameNameKeepTheirOwnPins: they had one lease, and the end of one let the chunks of the
+// other be evicted.
+func TestRequestsOfTheSameNameKeepTheirOwnPins(t *testing.T) {
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	lib, d := stored(t, l, 2)
+	cover, err := lib.Find(d.tokens)
+	require.NoError(t, err)
+	first, err := lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	second, err := lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	first.Release()
+	require.Len(t, l.store.Leases(), 1)
+	errs := l.memory.Delete(t.Context(), []tier.Key{{Space: space, Name: cover[0].Name}})
+	require.ErrorIs(t, errs[0], tier.ErrInUse, "the second request has it")
+	second.Release()
+}
+
+// TestChunksOfALevelThatIsAwayAreNotForgotten: they are gaps of this request, and found again when it is
+// back.
+func TestChunksOfALevelThatIsAwayAreNotForgotten(t *testing.T) {
+	l, fault := openFaulty(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	lib, d := stored(t, l, 2)
+	cover, err := lib.Find(d.tokens)
+	require.NoError(t, err)
+	require.NoError(t, l.memory.Delete(t.Context(), []tier.Key{{Space: space, Name: cover[0].Name}})[0])
+	fault.Fail(tier.ErrUnavailable)
+	request, err := lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	require.Equal(t, cover[1:], request.Cover)
+	request.Release()
+	require.Equal(t, 2, lib.Len())
+	fault.Fail(nil)
+	require.Eventually(t, func() bool {
+		request, err := lib.Begin(t.Context(), "request", cover)
+		require.NoError(t, err)
+		defer request.Release()
+		return len(request.Cover) == 2
+	}, time.Minute, time.Millisecond)
+}
+
+// TestMemoryThatIsTooSmallLeavesGaps: a request pins what has room, and does not wait for the rest.
+func TestMemoryThatIsTooSmallLeavesGaps(t *testing.T) {
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 1<<20)
+	lib, d := stored(t, l, 100) // 1.6 MB
+	cover, err := lib.Find(d.tokens)
+	require.NoError(t, err)
+	require.Len(t, cover, 100)
+	request, err := lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	require.Greater(t, len(request.Cover), 20)
+	require.Less(t, len(request.Cover), 100)
+	require.Equal(t, 100, lib.Len(), "what had no room is still known")
+	table, err := rope.New(rope.Config{HeadDim: shape.HeadDim})
+	require.NoError(t, err)
+	dst, err := blend.New(shape, len(d.tokens))
+	require.NoError(t, err)
+	moves, err := request.Moves(table, dst)
+	require.NoError(t, err)
+	require.NoError(t, blend.MoveAll(moves, 0))
+	for _, m := range request.Cover {
+		row := shape.Row()
+		require.Equal(t, d.chunks[m.Start/window].Values(1), dst.Values(1)[m.Start*row:m.End*row])
+	}
+	request.Release()
+	require.Empty(t, l.store.Leases())
+}
+
+// TestAChunkTwiceInAPrompt: a document may be there more than once.
+func TestAChunkTwiceInAPrompt(t *testing.T) {
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	lib, d := stored(t, l, 1)
+	prompt := slices.Concat(d.tokens, []int64{7}, d.tokens)
+	cover, err := lib.Find(prompt)
+	require.NoError(t, err)
+	require.Len(t, cover, 2)
+	request, err := lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	require.Equal(t, cover, request.Cover)
+	require.Equal(t, 2*shape.Bytes(window), request.Bytes())
+	request.Release()
+	require.NoError(t, lib.Put(t.Context(), d.tokens, d.chunks[0]), "again")
+	require.Equal(t, 1, lib.Len())
+
+	none, err := lib.Begin(t.Context(), "nothing", nil)
+	require.NoError(t, err)
+	require.Empty(t, none.Cover)
+	none.Release()
+}
+
+// TestNothingIsPinnedBehindACancelledBegin, while a level below hangs.
+func TestNothingIsPinnedBehindACancelledBegin(t *testing.T) {
+	l, fault := openFaulty(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	lib, d := stored(t, l, 2)
+	cover, err := lib.Find(d.tokens)
+	require.NoError(t, err)
+	key := tier.Key{Space: space, Name: cover[0].Name}
+	require.NoError(t, l.memory.Delete(t.Context(), []tier.Key{key})[0])
+	ctx, cancel := context.WithCancel(t.Context())
+	fault.Do(func(tiertest.Call) tiertest.Answer {
+		cancel()
+		return tiertest.Answer{Hang: true}
+	})
+	_, err = lib.Begin(ctx, "request", cover)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, l.store.Leases())
+	require.Equal(t, 2, lib.Len())
+	fault.Do(nil)
+}
+
+// TestWhatSomebodyStoresIsAGap: it may take as long as that one likes.
+func TestWhatSomebodyStoresIsAGap(t *testing.T) {
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	lib, d := stored(t, l, 1)
+	cover, err := lib.Find(d.tokens)
+	require.NoError(t, err)
+	key := tier.Key{Space: space, Name: cover[0].Name}
+	require.NoError(t, l.store.Delete(t.Context(), []tier.Key{key})[0])
+	other, err := l.store.Lease(t.Context(), tier.LeaseOptions{ID: "other"})
+	require.NoError(t, err)
+	require.NoError(t, other.Reserve([]tier.Object{{Key: key, Size: 9}})[0].Err)
+	request, err := lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	require.Empty(t, request.Cover)
+	require.Equal(t, 1, lib.Len())
+	request.Release()
+	require.NoError(t, other.Abort([]tier.Key{key})[0])
+	other.Release()
+}
+
+// TestRequestsThatAreNotReleasedEnd: those of a process that was killed, too.
+func TestRequestsThatAreNotReleasedEnd(t *testing.T) {
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	_, d := stored(t, l, 1)
+	lib, err := chunks.Open(t.Context(), chunks.Options{
+		Store: l.store, Space: space, Shape: shape, Scheme: kv.Scheme{ChunkTokens: window}, LeaseTime: time.Millisecond,
+	})
+	require.NoError(t, err)
+	cover, err := lib.Find(d.tokens)
+	require.NoError(t, err)
+	_, err = lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(l.store.Leases()) == 0 }, time.Minute, time.Millisecond)
+}
+
+// TestThresholdsAreNotExplained: how many tokens are above one was said to be none.
+func TestThresholdsAreNotExplained(t *testing.T) {
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	_, d := stored(t, l, 1)
+	_, err := chunks.Explain(t.Context(), l.disk, d.tokens, chunks.ExplainOptions{
+		Checks: []blend.Check{{Layer: 1, Selection: blend.Selection{Threshold: 1}}},
+	})
+	require.ErrorIs(t, err, fs.ErrInvalid)
+}
+
+// TestSegmentsInTheLevels: documents of any length between separators, in any order.
+func TestSegmentsInTheLevels(t *testing.T) {
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	hasher, err := kv.NewHasher(kv.Scheme{Algorithm: kv.SHA256CBOR, Legacy: true})
+	require.NoError(t, err)
+	separator := []int64{7, 7}
+	database, err := kv.NewSegmentDatabase(hasher, kv.EngineKey{Model: "m", World: 1, DType: "bfloat16"}, separator)
+	require.NoError(t, err)
+	open := func() *chunks.Library {
+		lib, err := chunks.Open(t.Context(), chunks.Options{Store: l.store, Space: space, Shape: shape, Segments: database})
+		require.NoError(t, err)
+		return lib
+	}
+	lib := open()
+	r := rand.New(rand.NewPCG(3, 3))
+	segments := [][]int64{{1}, {2, 3, 4}, {5, 6, 7, 8, 9}, {7}}
+	var kvs []blend.Chunk
+	for _, tokens := range segments {
+		kvs = append(kvs, drawChunk(t, r, len(tokens)))
+		require.NoError(t, lib.Put(t.Context(), tokens, kvs[len(kvs)-1]))
+	}
+	require.ErrorIs(t, lib.Put(t.Context(), []int64{1, 7, 7, 2}, drawChunk(t, r, 4)), fs.ErrInvalid, "two segments")
+	require.ErrorIs(t, lib.Put(t.Context(), nil, drawChunk(t, r, 0)), fs.ErrInvalid, "none")
+	require.Zero(t, library(t, l).Len(), "chunks of one length are others")
+	lib = open()
+	require.Equal(t, 4, lib.Len())
+
+	var prompt []int64
+	for _, i := range []int{2, 0, 1} {
+		prompt = slices.Concat(prompt, segments[i], separator)
+	}
+	prompt = append(prompt, 8, 8, 8) // the question
+	cover, err := lib.Find(prompt)
+	require.NoError(t, err)
+	request, err := lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	require.Equal(t, []blend.Range{{Start: 5, End: 7}, {Start: 8, End: 10}, {Start: 13, End: 18}},
+		blend.Gaps(request.Cover, len(prompt)), "separators and the question")
+	table, err := rope.New(rope.Config{HeadDim: shape.HeadDim})
+	require.NoError(t, err)
+	dst, err := blend.New(shape, len(prompt))
+	require.NoError(t, err)
+	moves, err := request.Moves(table, dst)
+	require.NoError(t, err)
+	require.NoError(t, blend.MoveAll(moves, 0))
+	row := shape.Row()
+	require.Equal(t, kvs[1].Values(3), dst.Values(3)[10*row:13*row])
+	request.Release()
+
+	require.NoError(t, l.store.Delete(t.Context(), []tier.Key{{Space: space, Name: cover[0].Name}})[0])
+	request, err = lib.Begin(t.Context(), "request", cover)
+	require.NoError(t, err)
+	require.Equal(t, cover[1:], request.Cover)
+	require.Equal(t, 3, lib.Len())
+	request.Release()
+	explained, err := chunks.Explain(t.Context(), l.disk, prompt, chunks.ExplainOptions{})
+	require.NoError(t, err)
+	require.Empty(t, explained)
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/ringcache/ringcache/blend"
-	"github.com/ringcache/ringcache/blend/rope"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -19,6 +18,7 @@ type Note struct {
 	Fingerprint uint64
 	Position    int
 	Unrotated   bool
+	Segment     bool // stands between separators, and is named otherwise
 }
 
 // noteJSON is a Note in an object: {"blend":1, ...}. The fingerprint is a text, since JSON readers lose
@@ -29,6 +29,7 @@ type noteJSON struct {
 	Fingerprint string `json:"fingerprint"` // hexadecimal
 	Position    int    `json:"position"`
 	Unrotated   bool   `json:"unrotated,omitempty"`
+	Segment     bool   `json:"segment,omitempty"`
 	Layers      int    `json:"layers"`
 	Heads       int    `json:"heads"`
 	HeadDim     int    `json:"head_dim"`
@@ -46,7 +47,7 @@ func invalid(format string, args ...any) error {
 
 func (n Note) encode() ([]byte, error) {
 	return json.Marshal(noteJSON{
-		noteVersion, n.Tokens, strconv.FormatUint(n.Fingerprint, 16), n.Position, n.Unrotated,
+		noteVersion, n.Tokens, strconv.FormatUint(n.Fingerprint, 16), n.Position, n.Unrotated, n.Segment,
 		n.Layers, n.Heads, n.HeadDim, n.DType.String(),
 	})
 }
@@ -63,12 +64,11 @@ func ReadNote(o tier.Object) (Note, error) {
 	if err != nil {
 		return Note{}, invalid("%s: no fingerprint: %v", o.Key, err)
 	}
-	dtype, err := rope.ParseDType(j.DType)
-	if err != nil {
+	shape := blend.Shape{Layers: j.Layers, Heads: j.Heads, HeadDim: j.HeadDim}
+	if err := shape.DType.UnmarshalText([]byte(j.DType)); err != nil {
 		return Note{}, err
 	}
-	shape := blend.Shape{Layers: j.Layers, Heads: j.Heads, HeadDim: j.HeadDim, DType: dtype}
-	n := Note{shape, j.Tokens, f, j.Position, j.Unrotated}
+	n := Note{shape, j.Tokens, f, j.Position, j.Unrotated, j.Segment}
 	if err := n.Validate(); err != nil {
 		return Note{}, err
 	}

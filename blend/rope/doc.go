@@ -15,8 +15,9 @@
 // heads and all layers. [Table.At] is the one from no position to a position; it includes the factor by which
 // YaRN scales queries and keys. Keys that have a position have that factor already, so that a Shift never has
 // it. [Rotation.Apply] rotates rows of heads, as bytes of a [DType]; it computes in float32 and rounds once,
-// to nearest even. Rotating there and back does not give equal bits: keep the original, and rotate it to
-// where it is needed.
+// to nearest even, with the same bits whether it uses vector instructions or not. Only which NaN a NaN
+// becomes is not defined. Rotating there and back does not give equal bits: keep the original, and rotate it
+// to where it is needed.
 //
 // # Errors and concurrency
 //

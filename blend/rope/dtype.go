@@ -15,16 +15,6 @@ const (
 	BF16
 )
 
-// ParseDType returns the type with torch's name.
-func ParseDType(name string) (DType, error) {
-	for _, d := range []DType{F32, F16, BF16} {
-		if d.String() == name {
-			return d, nil
-		}
-	}
-	return 0, invalid("keys of dtype %q; float32, float16 and bfloat16 are possible", name)
-}
-
 // String returns torch's name.
 func (d DType) String() string {
 	switch d {
@@ -36,6 +26,20 @@ func (d DType) String() string {
 		return "bfloat16"
 	}
 	return "unknown"
+}
+
+// MarshalText returns torch's name.
+func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText sets d to the type with torch's name.
+func (d *DType) UnmarshalText(name []byte) error {
+	for _, one := range []DType{F32, F16, BF16} {
+		if one.String() == string(name) {
+			*d = one
+			return nil
+		}
+	}
+	return invalid("keys of dtype %q; float32, float16 and bfloat16 are possible", name)
 }
 
 // Size returns the bytes of an element, 0 for what is no type.

@@ -61,7 +61,7 @@ func (r Rotation) head(dst, src []byte, d DType) {
 
 // Floats is Apply for float32 numbers.
 func (r Rotation) Floats(dst, src []float32) error {
-	if len(src)%r.dim != 0 || len(dst) != len(src) {
+	if r.dim == 0 || len(src)%r.dim != 0 || len(dst) != len(src) {
 		return invalid("%d elements to %d; they are whole heads of %d", len(src), len(dst), r.dim)
 	}
 	n, step, next := len(r.cos), len(r.cos), 1
@@ -85,7 +85,7 @@ func turn(a, b, cos, sin float32) (float32, float32) {
 }
 
 // The loops below are one for each form, for machines and numbers of pairs without vector instructions, which
-// give the same bits.
+// give the same bits, but for those of NaNs.
 
 func (r Rotation) neoxF32(dst, src []byte) {
 	cos, sin := r.cos, r.sin

@@ -140,6 +140,8 @@ func TestWhatAreNoHeadsIsRefused(t *testing.T) {
 	require.ErrorIs(t, r.Apply(make([]byte, 64), make([]byte, 64), DType(9)), fs.ErrInvalid)
 	require.ErrorIs(t, r.Floats(make([]float32, 8), make([]float32, 8)), fs.ErrInvalid)
 	require.NoError(t, r.Apply(nil, nil, F32))
+	require.ErrorIs(t, Rotation{}.Apply(nil, nil, F32), fs.ErrInvalid)
+	require.ErrorIs(t, Rotation{}.Floats(nil, nil), fs.ErrInvalid, "a rotation that no table made")
 }
 
 // TestEveryFloat16 converts all of them there and back.
@@ -206,7 +208,7 @@ func FuzzParseConfig(f *testing.F) {
 		require.NoError(t, err)
 		head := make([]float32, c.HeadDim)
 		require.NoError(t, table.At(1).Floats(head, head))
-		for i, x := range table.Frequencies() {
+		for i, x := range table.frequencies {
 			require.False(t, math.IsNaN(x) || math.IsInf(x, 0), "frequency %d is %v: %s", i, x, text)
 		}
 	})

@@ -1,15 +1,12 @@
 package rope
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // A Table has the frequencies of a model.
 type Table struct {
 	config      Config
 	frequencies []float64 // radians for each position, by pair
-	factor      float64
+	factor      float64   // by which At scales what it rotates: 1, but for YaRN
 }
 
 // New returns the table of a configuration.
@@ -78,16 +75,10 @@ func (t *Table) llama3() {
 // Config returns the configuration of the table, with its defaults filled in.
 func (t *Table) Config() Config { return t.config }
 
-// Frequencies returns a copy of the radians for each position, by pair.
-func (t *Table) Frequencies() []float64 { return slices.Clone(t.frequencies) }
-
-// Factor returns by how much At scales what it rotates: 1, but for YaRN.
-func (t *Table) Factor() float64 { return t.factor }
-
 // Shift returns the rotation that moves keys by a number of positions, which may be negative. It has no
 // factor.
 //
-// See docs/decisions.md, "A shift has no factor, and a rotation has the same bits everywhere".
+// See docs/decisions.md, "A shift has no factor, and all loops of a rotation have the same bits".
 func (t *Table) Shift(by int) Rotation { return t.rotation(by, 1) }
 
 // At returns the rotation from keys or queries without a position to those at a position.

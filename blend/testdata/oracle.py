@@ -175,4 +175,5 @@ def main():
         golden(name, config, np.random.default_rng(20261127 + i))
 
 
-main()
+if __name__ == "__main__":
+    main()

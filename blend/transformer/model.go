@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/ringcache/ringcache/blend"
 	"github.com/ringcache/ringcache/blend/rope"
@@ -37,11 +38,16 @@ func invalid(format string, args ...any) error {
 // Load reads a model. config is its config.json, weights a safetensors file of float32, float16 or bfloat16.
 func Load(config, weights []byte) (*Model, error) {
 	var c struct {
-		Epsilon float32 `json:"rms_norm_eps"`
-		Tied    bool    `json:"tie_word_embeddings"`
+		Type       string  `json:"model_type"`
+		Activation string  `json:"hidden_act"`
+		Epsilon    float32 `json:"rms_norm_eps"`
+		Tied       bool    `json:"tie_word_embeddings"`
 	}
 	if err := json.Unmarshal(config, &c); err != nil {
 		return nil, invalid("no configuration: %v", err)
+	}
+	if !slices.Contains([]string{"", "llama", "mistral"}, c.Type) || c.Activation != "" && c.Activation != "silu" {
+		return nil, invalid("a model of type %q with the activation %q", c.Type, c.Activation)
 	}
 	dims, err := blend.ParseDims(config)
 	if err != nil {
@@ -62,7 +68,7 @@ func Load(config, weights []byte) (*Model, error) {
 	if err != nil {
 		return nil, invalid("weights: %v", err)
 	}
-	r := reader{weights, header, nil}
+	r := reader{weights, header, map[string]bool{}, nil}
 	d, queries, keys, inner := dims.Hidden, dims.Heads*dims.HeadDim, dims.KVHeads*dims.HeadDim, dims.Intermediate
 	m.embedding = r.read("model.embed_tokens.weight", dims.Vocabulary, d)
 	m.norm = r.read("model.norm.weight", d)
@@ -87,6 +93,11 @@ func Load(config, weights []byte) (*Model, error) {
 			down: linear("mlp.down_proj", d, inner),
 		})
 	}
+	for _, t := range header.Tensors {
+		if r.err == nil && strings.HasPrefix(t.Name, "model.") && !r.known[t.Name] {
+			r.err = invalid("weights: %q has no place in a model of this kind", t.Name)
+		}
+	}
 	return m, r.err
 }
 
@@ -105,6 +116,7 @@ func (m *Model) Shape(d rope.DType) blend.Shape {
 type reader struct {
 	file   []byte
 	header *safetensors.Header
+	known  map[string]bool // what was read
 	err    error
 }
 
@@ -112,6 +124,7 @@ func (r *reader) read(name string, shape ...int) []float32 {
 	if r.err != nil {
 		return nil
 	}
+	r.known[name] = true
 	i := slices.IndexFunc(r.header.Tensors, func(t safetensors.Tensor) bool { return t.Name == name })
 	if i < 0 {
 		r.err = invalid("weights: there is no tensor %q", name)

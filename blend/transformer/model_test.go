@@ -61,6 +61,9 @@ func TestWhatIsNoModelIsRefused(t *testing.T) {
 		{`true`, `false`},
 		{`{`, `[`},
 		{`true`, `true, "rope_scaling": {"type": "longrope"}`},
+		{`true`, `true, "hidden_act": "gelu"`},
+		{`true`, `true, "model_type": "gemma"`},
+		{`true`, `true, "sliding_window": 8`},
 	} {
 		_, err := Load([]byte(strings.Replace(config, change[0], change[1], 1)), good)
 		require.ErrorIs(t, err, fs.ErrInvalid, change[1])
@@ -68,6 +71,8 @@ func TestWhatIsNoModelIsRefused(t *testing.T) {
 	for _, weights := range [][]byte{
 		nil, good[:100], good[:len(good)-1],
 		file(t, "model.norm", nil), file(t, "model.norm", []int{9}), file(t, "model.norm", []int{2, 4}),
+		// Weights that are not computed with, as Qwen has them.
+		file(t, "model.layers.0.self_attn.q_norm", []int{4}), file(t, "model.layers.1.input_layernorm", []int{8}),
 	} {
 		_, err := Load([]byte(config), weights)
 		require.ErrorIs(t, err, fs.ErrInvalid)
@@ -100,4 +105,23 @@ func TestWhatIsNoPromptIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = model.Blend(kv, []int64{1, 2, 7}, plan, Options{})
 	require.ErrorIs(t, err, fs.ErrInvalid)
+}
+
+// TestPlansOfOtherPromptsAreRefused: rows behind the last token were no error but a panic.
+func TestPlansOfOtherPromptsAreRefused(t *testing.T) {
+	model, err := Load([]byte(config), file(t, "", nil))
+	require.NoError(t, err)
+	kv, err := blend.New(model.Shape(rope.F32), 3)
+	require.NoError(t, err)
+	for _, o := range []blend.PlanOptions{
+		{Layers: 1, Tokens: 4}, {Layers: 1, Tokens: 2}, {Layers: 2, Tokens: 3},
+	} {
+		plan, err := blend.NewPlan(o)
+		require.NoError(t, err)
+		_, err = model.Blend(kv, []int64{1, 2, 3}, plan, Options{})
+		require.ErrorIs(t, err, fs.ErrInvalid, "%+v", o)
+	}
+	kv.Bytes = kv.Bytes[1:]
+	_, err = model.Prefill(kv, []int64{1, 2, 3}, 0)
+	require.ErrorIs(t, err, fs.ErrInvalid, "KV without some of its bytes")
 }

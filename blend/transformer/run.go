@@ -9,8 +9,8 @@ import (
 
 // A Result is what a prompt gave.
 type Result struct {
-	// Logits are those of the rows that went through the last layer, whose numbers are Rows; the last row is
-	// the last token.
+	// Logits are those of the rows that went through the last layer, whose numbers are Rows, or of the last of
+	// them; the last row is the last token.
 	Logits [][]float32
 	Rows   []int
 	// Selected are the rows that were left behind each layer.
@@ -26,6 +26,8 @@ type Options struct {
 	Measure blend.Measure
 	// Deviations, if it is not nil, returns those of the rows of a check, in place of the measure.
 	Deviations func(layer int, rows []int) []float64
+	// Logits is of how many of the last rows logits are computed, 0 for all.
+	Logits int
 	// Before, if it is not nil, is called before each layer: what the KV has of the layer is needed from then
 	// on.
 	Before func(layer int) error
@@ -50,6 +52,9 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 		return nil, invalid("KV of %d tokens and %+v for a prompt of %d and %+v",
 			kv.Tokens, kv.Shape, len(tokens), m.Shape(kv.DType))
 	}
+	if _, err := blend.View(kv.Shape, kv.Tokens, kv.Bytes); err != nil {
+		return nil, err
+	}
 	for _, t := range tokens {
 		if t < 0 || t >= int64(m.dims.Vocabulary) {
 			return nil, invalid("token %d of %d", t, m.dims.Vocabulary)
@@ -68,6 +73,9 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 			return nil, err
 		}
 		if i == 0 {
+			if last := step.Rows[len(step.Rows)-1]; last != len(tokens)-1 {
+				return nil, invalid("a plan for %d tokens, and a prompt of %d", last+1, len(tokens))
+			}
 			for _, row := range step.Rows {
 				d := m.dims.Hidden
 				hidden = append(hidden, m.embedding[int(tokens[row])*d:(int(tokens[row])+1)*d]...)
@@ -80,8 +88,15 @@ func (m *Model) run(kv blend.KV, tokens []int64, position int, plan *blend.Plan,
 		out.Work.Add(m.dims, step)
 		out.Rows = step.Attend
 	}
-	logits := m.head.apply(m.normalize(hidden, m.norm))
-	for i := range out.Rows {
+	if _, err := plan.Step(); err == nil {
+		return nil, invalid("a plan for more than %d layers", m.dims.Layers)
+	}
+	wanted := len(out.Rows)
+	if o.Logits > 0 {
+		wanted = min(wanted, o.Logits)
+	}
+	logits := m.head.apply(m.normalize(hidden[len(hidden)-wanted*m.dims.Hidden:], m.norm))
+	for i := range wanted {
 		out.Logits = append(out.Logits, logits[i*m.dims.Vocabulary:(i+1)*m.dims.Vocabulary])
 	}
 	return out, nil

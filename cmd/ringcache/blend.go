@@ -28,7 +28,8 @@ type blendCommand struct {
 func (blendCommand) Help() string {
 	return `Says which chunks of a prompt a level has, at any place, and what is left to compute if they are moved
 there and the tokens that deviate most are computed again (CacheBlend). It reads the list of objects, and no KV. LEVEL
-is as for ringcache tier. Chunks are stored by package blend/chunks; objects without its notes are not considered.
+is as for ringcache tier. Chunks are stored by package blend/chunks; objects without its notes, and segments between
+separators, are not considered.
 
 Work is estimated by formula: 2 operations for each weight that a token meets, and 4 for each element of its queries
 and each token that it attends to. No time is predicted, and nothing is said about answers: see docs/blend.md.`
@@ -44,7 +45,7 @@ func (c blendCommand) Run() error {
 		Suffix: c.Query, Checks: []blend.Check{{Layer: c.Check, Selection: blend.Selection{Ratio: c.Ratio}}},
 	}
 	if c.Model != "" {
-		config, err := os.ReadFile(c.Model)
+		config, err := readSmall(c.Model)
 		if err != nil {
 			return err
 		}

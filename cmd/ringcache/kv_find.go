@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/ringcache/ringcache/daemon/wire"
+	"github.com/ringcache/ringcache/internal/terminal"
 	"github.com/ringcache/ringcache/kv"
 )
 
@@ -127,7 +128,11 @@ func (c kvFind) prompt(stdin io.Reader) ([]int64, error) {
 			defer f.Close()
 			in = f
 		}
-		b, err := io.ReadAll(in)
+		const most = 64 << 20 // some ten million tokens
+		b, err := io.ReadAll(io.LimitReader(in, most+1))
+		if err == nil && len(b) > most {
+			err = fmt.Errorf("%s has more than %d bytes", terminal.Text(c.File), most)
+		}
 		if err != nil {
 			return nil, err
 		}

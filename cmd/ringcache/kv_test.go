@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -295,4 +296,23 @@ func TestKVSaysWhatToDo(t *testing.T) {
 	out, _, code = ringcache(t, "kv", "ls", "--socket", s.socket)
 	require.Zero(t, code)
 	require.Equal(t, "MODEL      WORD  WORKERS  CHUNK  GROUPS  LAYERS  DTYPE    BYTES\norg/first  -     1        4      1       2       float32  512 B\n", out)
+}
+
+// endless is tokens without an end.
+type endless struct{ read int }
+
+func (e *endless) Read(b []byte) (int, error) {
+	if e.read += len(b); e.read > 1<<28 {
+		return 0, errors.New("it was read on and on")
+	}
+	for i := range b {
+		b[i] = "1 "[i%2]
+	}
+	return len(b), nil
+}
+
+// TestPromptsWithoutAnEndAreRefused: stdin may be anything.
+func TestPromptsWithoutAnEndAreRefused(t *testing.T) {
+	_, err := kvFind{File: "-"}.prompt(&endless{})
+	require.ErrorContains(t, err, "more than")
 }

@@ -28,6 +28,7 @@ const (
 type Prompt struct {
 	Tokens []int64
 	Cover  []blend.Match // each document
+	Query  int           // tokens of the question, at the end
 	Answer int
 	// Pronoun is set if the document with the answer has no name of its subject: that is in one in front of
 	// it.
@@ -41,7 +42,7 @@ func Draw(r *rand.Rand, number int) Prompt {
 		answer             int
 		pronoun            bool
 	}
-	var p Prompt
+	p := Prompt{Query: query}
 	var known []fact
 	names := r.Perm(subjects)
 	var left []int
@@ -109,30 +110,61 @@ func Try(model *transformer.Model, ways []Way, prompts int, seed uint64) ([]Outc
 	r, chance := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 	for number := range prompts {
 		p := Draw(r, number)
-		full, err := blend.New(model.Shape(rope.F32), len(p.Tokens))
+		compared, err := Compare(model, p, ways, chance)
 		if err != nil {
 			return nil, err
 		}
-		want, err := model.Prefill(full, p.Tokens, 0)
-		if err != nil {
-			return nil, err
-		}
-		moved, err := move(model, p)
-		if err != nil {
-			return nil, err
-		}
-		for i, w := range ways {
-			kv := moved
-			kv.Bytes = slices.Clone(moved.Bytes)
-			got, err := p.blend(model, kv, w, chance)
-			if err != nil {
-				return nil, err
-			}
-			out[i].count(p, kv, full, got.Logits[len(got.Logits)-1], want.Logits[len(want.Logits)-1], float64(prompts))
-			out[i].Rows += float64(len(got.Rows)) / float64(prompts)
+		for i, c := range compared {
+			out[i].count(p, c, float64(prompts))
 		}
 	}
 	return out, nil
+}
+
+// A Comparison is one prompt, computed in one way and as a whole prefill.
+type Comparison struct {
+	KVError []float64 // by layer, as in an Outcome
+	Rows    int       // tokens that were computed behind the check
+	// Got and Want are the logits of the query's tokens.
+	Got, Want [][]float32
+}
+
+// Compare computes a prompt in each way.
+func Compare(model *transformer.Model, p Prompt, ways []Way, chance *rand.Rand) ([]Comparison, error) {
+	full, err := blend.New(model.Shape(rope.F32), len(p.Tokens))
+	if err != nil {
+		return nil, err
+	}
+	want, err := prefill(model, full, p.Tokens, p.Query)
+	if err != nil {
+		return nil, err
+	}
+	moved, err := move(model, p)
+	if err != nil {
+		return nil, err
+	}
+	var out []Comparison
+	for _, w := range ways {
+		kv := moved
+		kv.Bytes = slices.Clone(moved.Bytes)
+		got, err := p.blend(model, kv, w, chance)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Comparison{
+			kvError(kv, full), len(got.Rows), got.Logits, want.Logits,
+		})
+	}
+	return out, nil
+}
+
+// prefill computes all tokens, and the logits of the last ones.
+func prefill(model *transformer.Model, kv blend.KV, tokens []int64, logits int) (*transformer.Result, error) {
+	plan, err := blend.NewPlan(blend.PlanOptions{Layers: model.Dims().Layers, Tokens: len(tokens)})
+	if err != nil {
+		return nil, err
+	}
+	return model.Blend(kv, tokens, plan, transformer.Options{Logits: logits})
 }
 
 // move computes each document alone and moves it to its place.
@@ -147,7 +179,7 @@ func move(model *transformer.Model, p Prompt) (blend.KV, error) {
 		if err != nil {
 			return kv, err
 		}
-		if _, err := model.Prefill(chunk, p.Tokens[m.Start:m.End], 0); err != nil {
+		if _, err := prefill(model, chunk, p.Tokens[m.Start:m.End], 1); err != nil {
 			return kv, err
 		}
 		move, err := blend.NewMove(model.Table(), kv, m.Start, blend.Chunk{KV: chunk})
@@ -165,13 +197,13 @@ func (p Prompt) blend(model *transformer.Model, kv blend.KV, w Way, chance *rand
 		check.Layer = 0 // nothing but the query is computed in any layer
 	}
 	plan, err := blend.NewPlan(blend.PlanOptions{
-		Layers: model.Dims().Layers, Tokens: len(p.Tokens), Cover: p.Cover, Suffix: query,
+		Layers: model.Dims().Layers, Tokens: len(p.Tokens), Cover: p.Cover, Suffix: p.Query,
 		Checks: []blend.Check{check}, KeepFresh: w.KeepFresh && w.Ratio > 0,
 	})
 	if err != nil {
 		return nil, err
 	}
-	var o transformer.Options
+	o := transformer.Options{Logits: p.Query}
 	if w.Random {
 		o.Deviations = func(_ int, rows []int) []float64 {
 			out := make([]float64, len(rows))
@@ -184,9 +216,10 @@ func (p Prompt) blend(model *transformer.Model, kv blend.KV, w Way, chance *rand
 	return model.Blend(kv, p.Tokens, plan, o)
 }
 
-func (o *Outcome) count(p Prompt, kv, full blend.KV, logits, want []float32, prompts float64) {
+func (o *Outcome) count(p Prompt, c Comparison, prompts float64) {
+	got, want := c.Got[p.Query-1], c.Want[p.Query-1]
 	right := 0
-	if largest(logits) == p.Answer {
+	if Largest(got) == p.Answer {
 		right = 1
 	}
 	if p.Pronoun {
@@ -194,7 +227,18 @@ func (o *Outcome) count(p Prompt, kv, full blend.KV, logits, want []float32, pro
 	} else {
 		o.AskedNamed, o.Named = o.AskedNamed+1, o.Named+right
 	}
-	for layer := range o.KVError {
+	for layer, e := range c.KVError {
+		o.KVError[layer] += e / prompts
+	}
+	o.Divergence += Divergence(want, got) / prompts
+	o.Tokens += float64(len(p.Tokens)) / prompts
+	o.Rows += float64(c.Rows) / prompts
+}
+
+// kvError returns the relative error of keys and values, by layer.
+func kvError(kv, full blend.KV) []float64 {
+	out := make([]float64, kv.Layers)
+	for layer := range out {
 		above, below := 0.0, 0.0
 		for _, planes := range [][2][]byte{{kv.Keys(layer), full.Keys(layer)}, {kv.Values(layer), full.Values(layer)}} {
 			a, b := make([]float32, len(planes[0])/4), make([]float32, len(planes[1])/4)
@@ -205,13 +249,13 @@ func (o *Outcome) count(p Prompt, kv, full blend.KV, logits, want []float32, pro
 				below += math.Pow(float64(b[i]), 2)
 			}
 		}
-		o.KVError[layer] += math.Sqrt(above/below) / prompts
+		out[layer] = math.Sqrt(above / below)
 	}
-	o.Divergence += divergence(want, logits) / prompts
-	o.Tokens += float64(len(p.Tokens)) / prompts
+	return out
 }
 
-func largest(x []float32) int {
+// Largest returns which of x is the largest.
+func Largest(x []float32) int {
 	at := 0
 	for i := range x {
 		if x[i] > x[at] {
@@ -221,8 +265,8 @@ func largest(x []float32) int {
 	return at
 }
 
-// divergence returns that of the distribution with the logits b from the one with a.
-func divergence(a, b []float32) float64 {
+// Divergence returns that of the distribution with the logits b from the one with a.
+func Divergence(a, b []float32) float64 {
 	la, lb := logSum(a), logSum(b)
 	sum := 0.0
 	for i := range a {
@@ -233,7 +277,7 @@ func divergence(a, b []float32) float64 {
 }
 
 func logSum(x []float32) float64 {
-	top := float64(x[largest(x)])
+	top := float64(x[Largest(x)])
 	sum := 0.0
 	for _, e := range x {
 		sum += math.Exp(float64(e) - top)

@@ -57,4 +57,5 @@ def main():
     (pathlib.Path(__file__).parent / "tables.json").write_text(text + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
