@@ -41,9 +41,10 @@ const (
 	// kvevents.Handler is for routers without Go. blend, with blend/rope, blend/transformer and blend/chunks,
 	// is a capability of its own: KV that is not a prefix. inspect and daemon/doctor are one: what operators
 	// see of segments and machines, each state of a segment and an object has a name; with what inspect needs
-	// of tier/memory and of the daemon's Config.
-	topLevelLimit    = 755
-	withMethodsLimit = 1379
+	// of tier/memory and of the daemon's Config. kv/directory/shared, with Change and what it needs of a
+	// Directory, is what directories on several hosts share; Client of tier/redis is its way to a Redis.
+	topLevelLimit    = 762
+	withMethodsLimit = 1396
 )
 
 // names counts the exported names of a package.
