@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/sessionless"
 	"github.com/ringcache/ringcache/internal/location"
+	"github.com/ringcache/ringcache/internal/passwordfile"
 )
 
 // Validate reports everything that is wrong, as a [*ConfigError]. It opens nothing but the files of passwords.
@@ -269,7 +270,7 @@ func (c Config) redisProblems(all *problems) {
 		if file == "" {
 			continue
 		}
-		if _, err := readPassword(file); err != nil {
+		if _, err := passwordfile.Read(file); err != nil {
 			all.add(key, "%v", err)
 		}
 	}

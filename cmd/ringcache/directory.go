@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/ringcache/ringcache/internal/passwordfile"
 	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/kv/directory"
 	sharedstate "github.com/ringcache/ringcache/kv/directory/shared"
@@ -30,6 +31,9 @@ type directoryCommand struct {
 	Heartbeat string   `placeholder:"HOST:PORT" help:"LMCache's controller: heartbeats. Workers are told of it."`
 	Events    []string `sep:"none" placeholder:"SOURCE" help:"KV events of a vLLM engine. May be repeated."`
 	Redis     string   `placeholder:"URL" help:"Directories with this Redis share what workers of the controller report."`
+
+	RedisUser         string `placeholder:"NAME" help:"User at the Redis."`
+	RedisPasswordFile string `placeholder:"FILE" help:"File with the password of the Redis."`
 
 	ChunkSize      int           `default:"256" help:"Tokens of a chunk, as LMCache has it."`
 	Hash           kv.Algorithm  `default:"builtin" help:"Hash of the workers: builtin, sha256_cbor or xxhash_cbor."`
@@ -209,9 +213,16 @@ func (c directoryCommand) share(ctx context.Context, d *directory.Directory, log
 	if c.Redis == "" {
 		return &sharing{end: func() {}}, nil
 	}
-	s, err := sharedstate.Open(ctx, sharedstate.Options{
-		Directory: d, URL: c.Redis, Face: "controller", Timeout: c.Timeout, Logger: log,
-	})
+	o := sharedstate.Options{
+		Directory: d, URL: c.Redis, User: c.RedisUser, Face: "controller", Timeout: c.Timeout, Logger: log,
+	}
+	if c.RedisPasswordFile != "" {
+		var err error
+		if o.Password, err = passwordfile.Read(c.RedisPasswordFile); err != nil {
+			return nil, fmt.Errorf("--redis-password-file: %w", err)
+		}
+	}
+	s, err := sharedstate.Open(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("--redis: %w", err)
 	}

@@ -27,6 +27,8 @@ import (
 type Options struct {
 	Directory *directory.Directory
 	URL       string // of the Redis, as tier/redis has it
+	// User and Password are of an ACL, if the URL has none.
+	User, Password string
 	// Face is a part of the keys: directories with different reports are apart.
 	Face string
 	// Timeout is how long a worker stays whose directory has ended. 0 is for ever.
@@ -88,13 +90,17 @@ func Open(ctx context.Context, o Options) (*State, error) {
 	if o.Directory == nil || o.Face == "" {
 		return nil, fmt.Errorf("shared: there is no Directory, or no Face: %w", fs.ErrInvalid)
 	}
+	level, err := redis.Open(ctx, redis.Options{URL: o.URL, User: o.User, Password: o.Password})
+	if err != nil {
+		return nil, err
+	}
+	return begin(ctx, o, level)
+}
+
+func begin(ctx context.Context, o Options, level *redis.Level) (*State, error) {
 	o.Interval = cmp.Or(o.Interval, 50*time.Millisecond)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	level, err := redis.Open(ctx, redis.Options{URL: o.URL})
-	if err != nil {
-		return nil, err
 	}
 	s := &State{o: o, level: level, me: rand.Text(), records: map[directory.ID]*record{}}
 	var prefix string
@@ -239,7 +245,7 @@ func (s *State) beat(ctx context.Context) error {
 	server, _, _ := strings.Cut(rest, "\r\n")
 	server = cmp.Or(server, "unknown")
 	if s.server != server || s.epoch != epoch.Val() || n < s.last {
-		if err := s.begin(ctx, epoch.Val(), server, n); err != nil {
+		if err := s.agree(ctx, epoch.Val(), server, n); err != nil {
 			return err
 		}
 	}
@@ -263,9 +269,9 @@ func (s *State) orphans(owners map[string]*goredis.IntCmd) {
 	}
 }
 
-// begin makes a state that is new, or may have lost something, and this directory agree: who speaks for a worker tells
+// agree makes a state that is new, or may have lost something, and this directory agree: who speaks for a worker tells
 // it again in full.
-func (s *State) begin(ctx context.Context, epoch, server string, count int64) error {
+func (s *State) agree(ctx context.Context, epoch, server string, count int64) error {
 	again := s.server != "" || s.epoch != ""
 	if s.server, s.epoch = "", epoch; again {
 		for _, r := range s.records {
