@@ -124,7 +124,7 @@ func (d *Directory) forget(w *worker, late bool) {
 func (d *Directory) Changes(keys int) (all []Change) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	const most = 512
+	const most = 128
 	for id, late := range d.gone {
 		if len(all) >= most {
 			return all

@@ -43,7 +43,7 @@ const (
 	leaseTime  = 300      // intervals
 	maxLog     = 16 << 10 // entries
 	maxEntry   = 60 << 10 // bytes; the guard of tier/redis allows 64 KiB
-	maxKeys    = 2048     // of one change: the script has room on its stack for 8,000
+	maxKeys    = 1024     // of one change: the script has room on its stack for 8,000
 	atOnce     = 32       // entries that are read
 	farewell   = 2 * time.Second
 	maxPages   = 1 << 20 // of SSCAN

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -221,6 +222,32 @@ func TestAway(t *testing.T) {
 	require.False(t, b.d.Find([]directory.Key{directory.NumberKey(1)}, directory.Query{})[0].Stale)
 	require.EqualValues(t, 1, a.s.Counts().Loads, "it is the same Redis")
 	require.Zero(t, a.s.Counts().Conflicts+b.s.Counts().Conflicts)
+}
+
+// TestACL: what the package page says is enough for a user.
+func TestACL(t *testing.T) {
+	server := redistest.Start(t)
+	server.Do("acl", "setuser", "dir", "on", ">secret", "~directory:*", "+@read", "+@write", "+@scripting", "+@connection", "+info")
+	d := directory.New(directory.Options{Shared: true})
+	s, err := Open(t.Context(), Options{
+		Directory: d, Face: "test", URL: "redis://" + server.Addr(), User: "dir", Password: "secret",
+	})
+	require.NoError(t, err)
+	h := &host{d: d, s: s}
+	defer func() { require.NoError(t, s.level.Close()) }()
+	require.NoError(t, d.Register(directory.Worker{ID: id(1)}))
+	require.NoError(t, d.Apply(id(1), "cpu", reports(0, 1)))
+	h.round(t)
+	require.EqualValues(t, 1, s.Counts().Told)
+	s.server = "" // it loads all
+	h.round(t)
+
+	_, err = Open(t.Context(), Options{
+		Directory: d, Face: "test", URL: "redis://" + server.Addr(), User: "dir", Password: "other",
+	})
+	require.ErrorIs(t, err, fs.ErrPermission)
+	_, err = Open(t.Context(), Options{Directory: d, Face: "test", URL: "redis+cluster://" + server.Addr()})
+	require.ErrorIs(t, err, fs.ErrInvalid)
 }
 
 // TestOldRedis: a Redis that has forgotten the last changes, as after a failover, is told them again.
