@@ -10,7 +10,7 @@
 // All keys begin with one prefix: "directory:", the prefix of the URL, and the name of the face.
 //
 //	epoch       a random text; another one means that everything is to be told again
-//	count       the number of the last change in the log
+//	count       the number of the last change that was told
 //	log         a stream of 16,384 entries or a few more; entry N has the identifier N-0
 //	workers     a set of the identifiers of all workers
 //	worker:ID   a hash: at (the last entry about the worker), by (the directory that has told it), state
