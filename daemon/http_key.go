@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+
+	"github.com/ringcache/ringcache/internal/passwordfile"
 )
 
 // secret is a text that is never printed. It is behind a pointer, since package fmt shows the fields of a
@@ -40,7 +42,7 @@ const maxKeys = 16
 // httpKeys returns the keys that HTTP asks for; none is that it asks for none.
 func (c Config) httpKeys() (keys []secret, err error) {
 	for _, file := range c.HTTPKeyFile {
-		text, err := readPassword(file)
+		text, err := passwordfile.Read(file)
 		if err != nil {
 			return nil, err
 		}

@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/ringcache/ringcache/internal/location"
+	"github.com/ringcache/ringcache/internal/passwordfile"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
 	"github.com/ringcache/ringcache/shmring/segment"
@@ -223,7 +223,7 @@ func (c Config) redisOptions() (redis.Options, error) {
 		if file == "" {
 			continue
 		}
-		if *to, err = readPassword(file); err != nil {
+		if *to, err = passwordfile.Read(file); err != nil {
 			return o, err
 		}
 	}
@@ -249,29 +249,6 @@ func redisURL(text string) (string, error) {
 		return "", fmt.Errorf("the URL has a user: give it by redis-user: %w", fs.ErrInvalid)
 	}
 	return text, nil
-}
-
-// maxPassword is the most bytes of a file with a password.
-const maxPassword = 4096
-
-// readPassword returns a password without the end of its line.
-func readPassword(file string) (string, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxPassword {
-		return "", fmt.Errorf("%s is no file of at most %d bytes: %w", file, maxPassword, fs.ErrInvalid)
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	password := strings.TrimRight(string(b), "\r\n")
-	if password == "" || strings.ContainsAny(password, "\r\n") {
-		return "", fmt.Errorf("%s must contain one line, the password: %w", file, fs.ErrInvalid)
-	}
-	return password, nil
 }
 
 // explainMemory adds what to do to an error of memory.Open.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/sessionless"
 	"github.com/ringcache/ringcache/lmcache/resp"
+
+	"github.com/ringcache/ringcache/internal/passwordfile"
 )
 
 // respServer returns a server for clients of Redis. How many connections there may be is the registry's matter.
@@ -39,6 +41,6 @@ func (c Config) respSecret() (secret, error) {
 	if c.RESPPasswordFile == "" {
 		return c.respPassword, nil
 	}
-	text, err := readPassword(c.RESPPasswordFile)
+	text, err := passwordfile.Read(c.RESPPasswordFile)
 	return secretOf(text), err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/sessionless"
 	"github.com/ringcache/ringcache/internal/location"
+	"github.com/ringcache/ringcache/internal/passwordfile"
 	"github.com/ringcache/ringcache/lmcache/coordinator"
 )
 
@@ -278,7 +279,7 @@ func (c Config) redisProblems(all *problems) {
 		if file == "" {
 			continue
 		}
-		if _, err := readPassword(file); err != nil {
+		if _, err := passwordfile.Read(file); err != nil {
 			all.add(key, "%v", err)
 		}
 	}

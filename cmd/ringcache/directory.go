@@ -15,8 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/ringcache/ringcache/internal/passwordfile"
 	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/kv/directory"
+	sharedstate "github.com/ringcache/ringcache/kv/directory/shared"
 	"github.com/ringcache/ringcache/lmcache/controller"
 	"github.com/ringcache/ringcache/lmcache/coordinator"
 	"github.com/ringcache/ringcache/lmcache/kvevents"
@@ -28,6 +30,10 @@ type directoryCommand struct {
 	Reply     string   `placeholder:"HOST:PORT" help:"LMCache's controller: where it answers (controller_reply_url)."`
 	Heartbeat string   `placeholder:"HOST:PORT" help:"LMCache's controller: heartbeats. Workers are told of it."`
 	Events    []string `sep:"none" placeholder:"SOURCE" help:"KV events of a vLLM engine. May be repeated."`
+	Redis     string   `placeholder:"URL" help:"Directories with this Redis share what workers of the controller report."`
+
+	RedisUser         string `placeholder:"NAME" help:"User at the Redis."`
+	RedisPasswordFile string `placeholder:"FILE" help:"File with the password of the Redis."`
 
 	ChunkSize      int           `default:"256" help:"Tokens of a chunk, as LMCache has it."`
 	Hash           kv.Algorithm  `default:"builtin" help:"Hash of the workers: builtin, sha256_cbor or xxhash_cbor."`
@@ -51,6 +57,10 @@ an entry is a chunk at a place.
 It has no authentication, as LMCache's own have none: let only engines and routers reach its addresses. Nothing is
 kept on a disk. After a restart workers of the controller tell all that they have, and so do engines with a replay
 endpoint; servers of 0.5.7 are known again with their next events.
+
+Directories that are given the same --redis, such as redis://HOST:6379/3, know of all workers of the controller,
+whichever they report to, and one that begins knows what the others do. The addresses of a worker lead to one of them
+at a time. Look-ups do not wait for Redis.
 
 SIGTERM and SIGINT end it. The exit status is 0 then, and 1 after an error.`
 }
@@ -84,8 +94,14 @@ func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(
 	for _, face := range []string{"controller", "coordinator", "events"} {
 		faces[face] = directory.New(directory.Options{
 			MaxWorkers: c.MaxWorkers, MaxEntries: c.MaxEntries, Timeout: c.Timeout,
+			Shared: c.Redis != "" && face == "controller",
 		})
 	}
+	state, err := c.share(ctx, faces["controller"], log)
+	if err != nil {
+		return err
+	}
+	defer state.end()
 	// Workers are told of the socket for heartbeats, so it is there before any of them is answered.
 	listeners := map[string]net.Listener{}
 	defer func() {
@@ -121,7 +137,7 @@ func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(directoryMetrics(faces, web, workers), promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(directoryMetrics(faces, web, workers, state), promhttp.HandlerOpts{}))
 	mux.Handle("POST /events/longest", kvevents.Handler(faces["events"]))
 	mux.Handle("/", web.Handler())
 	server := &http.Server{
@@ -171,11 +187,52 @@ func (c directoryCommand) run(ctx context.Context, log *slog.Logger, ready func(
 	}
 	workers.Close()
 	_ = server.Close() // answers that are under way are about what has ended
+	state.end()
 	work.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// sharing is what --redis has begun.
+type sharing struct {
+	state *sharedstate.State // nil without --redis
+	end   func()             // tells what is not told yet; may be called again
+}
+
+func (s *sharing) counts() (c sharedstate.Counts) {
+	if s.state != nil {
+		c = s.state.Counts()
+	}
+	return c
+}
+
+// share loads what other directories have told, and goes on with that until end.
+func (c directoryCommand) share(ctx context.Context, d *directory.Directory, log *slog.Logger) (*sharing, error) {
+	if c.Redis == "" {
+		return &sharing{end: func() {}}, nil
+	}
+	o := sharedstate.Options{
+		Directory: d, URL: c.Redis, User: c.RedisUser, Face: "controller", Timeout: c.Timeout, Logger: log,
+	}
+	if c.RedisPasswordFile != "" {
+		var err error
+		if o.Password, err = passwordfile.Read(c.RedisPasswordFile); err != nil {
+			return nil, fmt.Errorf("--redis-password-file: %w", err)
+		}
+	}
+	s, err := sharedstate.Open(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("--redis: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // to the end of what reports to it
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	return &sharing{s, func() { cancel(); <-done }}, nil
 }
 
 // eventSource reads an argument of --events.
@@ -241,7 +298,7 @@ func (l *connections) state(c net.Conn, state http.ConnState) {
 
 // directoryMetrics are what /metrics has.
 func directoryMetrics(
-	faces map[string]*directory.Directory, web *coordinator.Server, workers *controller.Server,
+	faces map[string]*directory.Directory, web *coordinator.Server, workers *controller.Server, state *sharing,
 ) *prometheus.Registry {
 	g := prometheus.NewRegistry()
 	add := func(name, help string, counter bool, labels prometheus.Labels, value func() float64) {
@@ -304,6 +361,25 @@ func directoryMetrics(
 			func() float64 { return float64(web.Counts().Full) }},
 		{"coordinator_streams_with_gap", "Instances that have lost events since they began.", false,
 			func() float64 { return float64(web.Counts().StreamsWithGap) }},
+		{"shared_up", "Whether the last exchange with the Redis of --redis went well.", false,
+			func() float64 {
+				if state.counts().Up {
+					return 1
+				}
+				return 0
+			}},
+		{"shared_told_total", "Changes of workers that other directories were told.", true,
+			func() float64 { return float64(state.counts().Told) }},
+		{"shared_applied_total", "Changes of workers that other directories have told.", true,
+			func() float64 { return float64(state.counts().Applied) }},
+		{"shared_loads_total", "Times that all that Redis has was loaded.", true,
+			func() float64 { return float64(state.counts().Loads) }},
+		{"shared_conflicts_total", "Changes of workers of which this directory had news, too.", true,
+			func() float64 { return float64(state.counts().Conflicts) }},
+		{"shared_unreadable_total", "Parts of what Redis has that were skipped.", true,
+			func() float64 { return float64(state.counts().Unreadable) }},
+		{"shared_errors_total", "Exchanges with Redis that failed.", true,
+			func() float64 { return float64(state.counts().Errors) }},
 	} {
 		add(m.name, m.help, m.counter, nil, m.value)
 	}

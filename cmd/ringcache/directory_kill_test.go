@@ -35,6 +35,19 @@ type killedDirectory struct {
 	cmd   *exec.Cmd
 }
 
+// withSockets gives a directory addresses of its own.
+func withSockets(t *testing.T, args ...string) *killedDirectory {
+	d := &killedDirectory{t: t, addrs: map[string]string{}, args: append([]string{"directory", "--no-log"}, args...)}
+	for _, name := range []string{"http", "pull", "reply", "heartbeat"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		d.addrs[name] = l.Addr().String()
+		d.args = append(d.args, "--"+name, d.addrs[name])
+		require.NoError(t, l.Close())
+	}
+	return d
+}
+
 func (d *killedDirectory) start() {
 	d.cmd = exec.Command(os.Args[0], d.args...)
 	d.cmd.Env = append(os.Environ(), "RINGCACHE_TEST_COMMAND=1")
@@ -329,17 +342,8 @@ func (e *engine) held(d *killedDirectory, hashes ...string) (n int, stale bool) 
 // workers of the controller by a heartbeat and a full synchronisation, of vLLM by the replay. A server of
 // 0.5.7 is known with its next events, and stale.
 func TestDirectoryKills(t *testing.T) {
-	d := &killedDirectory{t: t, addrs: map[string]string{}}
 	e := newEngine(t)
-	source := "tcp://" + e.addrs[0] + ",instance=pod,model=m,replay=tcp://" + e.addrs[1]
-	d.args = []string{"directory", "--no-log", "--events", source}
-	for _, name := range []string{"http", "pull", "reply", "heartbeat"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		d.addrs[name] = l.Addr().String()
-		d.args = append(d.args, "--"+name, d.addrs[name])
-		require.NoError(t, l.Close())
-	}
+	d := withSockets(t, "--events", "tcp://"+e.addrs[0]+",instance=pod,model=m,replay=tcp://"+e.addrs[1])
 	w := &reportingWorker{d: d, conns: map[string]*zmtp.Conn{}}
 	defer w.hangUp()
 	d.start()

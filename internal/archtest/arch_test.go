@@ -46,6 +46,7 @@ var floors = [][]string{
 	{"internal/flowreplay"}, // for tests of kv/flow, and for interop/kv
 	{"lmcache/engine", "lmcache/lookup"},
 	{"kv/directory"},
+	{"kv/directory/shared"},
 	{"lmcache/controller", "lmcache/coordinator", "lmcache/kvevents"},
 	{"lmcache/lm", "lmcache/resp"},
 	{"blend/rope"},

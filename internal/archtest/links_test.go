@@ -79,6 +79,7 @@ var (
 		"lmcache/engine":         chunks,
 		"lmcache/lookup":         lookup,
 		"kv/directory":           chunks,
+		"kv/directory/shared":    slices.Concat(redis, msgpack, chunks),
 		"lmcache/controller":     events,
 		"lmcache/coordinator":    chunks,
 		"lmcache/kvevents":       events,

@@ -38,12 +38,13 @@ const (
 	// what they mean here. lmcache/lm is a protocol with a name for each of its commands, codes and forms,
 	// lmcache/resp a server for clients of Redis. kv/directory knows who holds which chunks, and
 	// lmcache/controller, lmcache/coordinator and lmcache/kvevents are the wires by which engines report it;
-	// kvevents.Handler is for routers without Go, and coordinator.Reporter for servers that report to one. blend, with blend/rope, blend/transformer and blend/chunks,
-	// is a capability of its own: KV that is not a prefix. inspect and daemon/doctor are one: what operators
-	// see of segments and machines, each state of a segment and an object has a name; with what inspect needs
-	// of tier/memory and of the daemon's Config.
-	topLevelLimit    = 759
-	withMethodsLimit = 1384
+	// kvevents.Handler is for routers without Go, and coordinator.Reporter for servers that report to one.
+	// blend, with blend/rope, blend/transformer and blend/chunks, is a capability of its own: KV that is not a
+	// prefix. inspect and daemon/doctor are one: what operators see of segments and machines, each state of a
+	// segment and an object has a name; with what inspect needs of tier/memory and of the daemon's Config. kv/directory/shared, with Change and what it needs of a
+	// Directory, is what directories on several hosts share; Client of tier/redis is its way to a Redis.
+	topLevelLimit    = 766
+	withMethodsLimit = 1401
 )
 
 // names counts the exported names of a package.

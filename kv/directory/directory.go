@@ -19,6 +19,8 @@ type Options struct {
 	// Release is which part of all workers has to have its chunks known before one that waits may go on, 0 to 1. 0 is
 	// 0.8, as LMCache's controller has it.
 	Release float64
+	// Shared is set if Changes are told to directories elsewhere.
+	Shared bool
 	// Now is the clock. nil is time.Now.
 	Now func() time.Time
 }
@@ -50,6 +52,7 @@ type Directory struct {
 	table     table
 	counts    Counts
 	evicted   int // chunks that full synchronisations remember
+	sharing
 }
 
 // instance is an engine, with its workers by their numbers.
@@ -67,6 +70,10 @@ type location struct {
 	numbered bool  // there was one
 	gap      bool  // reports were lost, and no full synchronisation of the location has come since
 	chunks   int
+
+	partial bool // there was no room for all that another directory has told
+	cleared bool // it was emptied, which is not told yet, before touched
+	touched []Key
 }
 
 // New returns an empty directory.
@@ -78,7 +85,8 @@ func New(o Options) *Directory {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Directory{o: o, instances: map[string]*instance{}, table: table{seed: maphash.MakeSeed()}}
+	return &Directory{o: o, instances: map[string]*instance{}, table: table{seed: maphash.MakeSeed()},
+		sharing: newSharing()}
 }
 
 // end makes all chunks of a location those of nobody, at once: the table is swept later.
@@ -147,9 +155,12 @@ func (d *Directory) start(l *location) {
 
 // clear empties a location.
 func (d *Directory) clear(l *location) {
+	l.partial = false
 	if l.chunks > 0 {
 		d.end(l)
 		d.start(l)
+		d.untouch(l)
+		l.cleared = d.o.Shared
 	}
 }
 
@@ -172,4 +183,12 @@ func (d *Directory) Counts() Counts {
 	c := d.counts
 	c.Instances, c.Workers, c.Chunks = len(d.instances), d.workers, d.table.len()
 	return c
+}
+
+// Room returns for how many entries there is room, at most one more: who reads what is to be followed
+// stops there, and Follow refuses the last one.
+func (d *Directory) Room() int {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return max(0, d.o.MaxEntries-d.table.pairs) + 1
 }

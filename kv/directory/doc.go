@@ -20,6 +20,12 @@
 // A full synchronisation is [Directory.StartSync], any number of [Directory.SyncBatch], and
 // [Directory.EndSync]; [Directory.SyncStatus] names batches that were lost. Reports go on meanwhile.
 //
+// # Several directories
+//
+// With [Options].Shared, [Directory.Changes] returns what has changed here by reports, and [Directory.Follow] applies
+// what another directory has told, for package shared, which carries changes by a Redis. A worker is one of the
+// directory to which it has reported last; Expire drops no others.
+//
 // # Look-ups
 //
 // [Directory.Find] returns who holds the longest prefixes of a chain of keys, which [AppendKeys] makes of a

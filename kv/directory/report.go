@@ -34,13 +34,16 @@ func (d *Directory) apply(id ID, name string, reports []Report) error {
 	if err != nil {
 		return err
 	}
+	d.change(w)
 	for _, r := range reports {
 		if r.Number >= 0 {
 			d.number(l, r.Number)
 		}
 		syncing := w.sync != nil && !w.sync.complete && w.sync.location == name
+		d.touch(l, r.Key)
 		if r.Evicted {
 			d.remove(l, r.Key)
+			d.counts.Evicted++
 			if syncing && !d.remember(w.sync, r.Key) {
 				d.failSync(w)
 			}
@@ -52,6 +55,7 @@ func (d *Directory) apply(id ID, name string, reports []Report) error {
 		if err := d.add(l, r.Key); err != nil {
 			return err
 		}
+		d.counts.Admitted++
 	}
 	return nil
 }
@@ -73,21 +77,27 @@ func (d *Directory) number(l *location, n int64) {
 
 func (d *Directory) lost(l *location) {
 	l.gap = true
-	l.worker.wants = "reports_lost"
+	l.worker.wants = reportsLost
 }
+
+const reportsLost = "reports_lost" // why a full synchronisation is wanted
 
 // Lost tells that reports of a worker were lost, for sources that notice it themselves: all its locations are
 // stale, and those of which nothing has come yet.
 func (d *Directory) Lost(id ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := d.worker(id)
-	if w == nil {
-		return
+	if w := d.worker(id); w != nil {
+		d.change(w)
+		d.lostAll(w)
 	}
+}
+
+func (d *Directory) lostAll(w *worker) {
 	if w.fresh && len(w.locations) == 0 {
 		d.counts.Gaps++
 	}
+	w.wants = reportsLost
 	w.fresh = false
 	for _, l := range w.locations {
 		if !l.gap {
@@ -109,7 +119,6 @@ func (d *Directory) add(l *location, k Key) error {
 		l.chunks++
 		d.counts.Entries++
 	}
-	d.counts.Admitted++
 	return nil
 }
 
@@ -118,7 +127,6 @@ func (d *Directory) remove(l *location, k Key) {
 		l.chunks--
 		d.counts.Entries--
 	}
-	d.counts.Evicted++
 }
 
 // Clear empties the locations of a worker that match. What is known of them is all that there is, then. It returns how
@@ -130,6 +138,7 @@ func (d *Directory) Clear(id ID, match func(location string) bool) (rest int) {
 	if w == nil {
 		return 0
 	}
+	d.change(w)
 	all := true
 	for _, l := range w.locations {
 		if match(l.name) {

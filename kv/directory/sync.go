@@ -70,6 +70,7 @@ func (d *Directory) StartSync(id ID, location, sync string, batches int) error {
 	if err != nil {
 		return err
 	}
+	d.change(w)
 	d.clear(l)
 	l.gap = false
 	w.wants = ""
@@ -119,13 +120,16 @@ func (d *Directory) syncBatch(id ID, location, sync string, batch int, keys []Ke
 	if err != nil {
 		return err
 	}
+	d.change(w)
 	for _, k := range keys {
 		if s.evicted[k] {
 			continue
 		}
+		d.touch(l, k)
 		if err := d.add(l, k); err != nil {
 			return err
 		}
+		d.counts.Admitted++
 	}
 	s.last = d.o.Now()
 	if last && !s.has(batch) {
@@ -146,6 +150,7 @@ func (d *Directory) EndSync(id ID, sync string) error {
 	}
 	w.sync.last = d.o.Now()
 	if w.sync.missing == 0 {
+		d.change(w)
 		d.evicted -= len(w.sync.evicted)
 		w.sync.complete, w.sync.evicted, w.sync.received = true, nil, nil
 		d.counts.Synced++
@@ -207,4 +212,5 @@ func (d *Directory) failSync(w *worker) {
 	}
 	d.setSync(w, nil)
 	w.wants = retry
+	d.change(w)
 }

@@ -35,6 +35,7 @@ type worker struct {
 	away      bool   // see Away
 	wants     string // why a full synchronisation is wanted; empty if none is
 	sync      *fullSync
+	saving
 }
 
 // Register adds a worker that begins: it has no chunks, also where it was known before.
@@ -46,6 +47,7 @@ func (d *Directory) Heartbeat(w Worker) (reason string, err error) {
 	d.mu.Lock()
 	found := d.worker(w.ID)
 	if found != nil {
+		d.take(found)
 		found.Heartbeat = d.o.Now()
 		d.expireSync(found)
 		reason = found.wants
@@ -69,21 +71,32 @@ func (d *Directory) register(w Worker, fresh bool, wants string) error {
 	if !fresh && d.worker(w.ID) != nil {
 		return nil // it has registered since the heartbeat was looked at
 	}
-	d.drop(w.ID)
+	d.drop(w.ID, false)
 	if d.workers >= d.o.MaxWorkers {
 		return fmt.Errorf("%w: %d workers are registered", ErrFull, d.workers)
 	}
 	w.Registered = d.o.Now()
 	w.Heartbeat = w.Registered
+	begun := d.insert(&worker{Worker: w, fresh: fresh, wants: wants})
+	_, begun.told = d.gone[w.ID]
+	delete(d.gone, w.ID)
+	begun.reset = d.o.Shared
+	d.change(begun)
+	return nil
+}
+
+// insert adds a worker that is not there.
+func (d *Directory) insert(w *worker) *worker {
 	i := d.instances[w.Instance]
 	if i == nil {
 		i = &instance{name: w.Instance}
 		d.instances[w.Instance] = i
 	}
 	at, _ := i.find(w.ID.Worker)
-	i.workers = slices.Insert(i.workers, at, &worker{Worker: w, instance: i, fresh: fresh, wants: wants})
+	w.instance = i
+	i.workers = slices.Insert(i.workers, at, w)
 	d.workers++
-	return nil
+	return w
 }
 
 func (i *instance) find(number int64) (at int, found bool) {
@@ -105,15 +118,17 @@ func (d *Directory) worker(id ID) *worker {
 func (d *Directory) Deregister(id ID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.drop(id)
+	return d.drop(id, false)
 }
 
-func (d *Directory) drop(id ID) bool {
+// drop drops a worker; late is why, for Changes.
+func (d *Directory) drop(id ID, late bool) bool {
 	w := d.worker(id)
 	if w == nil {
 		return false
 	}
 	d.setSync(w, nil)
+	d.forget(w, late)
 	for _, l := range w.locations {
 		d.end(l)
 	}
@@ -134,13 +149,13 @@ func (d *Directory) Expire() (dropped int) {
 		var late []ID
 		for _, i := range d.instances {
 			for _, w := range i.workers {
-				if !w.Lasting && now.Sub(w.Heartbeat) > d.o.Timeout {
+				if !w.Lasting && !w.elsewhere && now.Sub(w.Heartbeat) > d.o.Timeout {
 					late = append(late, w.ID)
 				}
 			}
 		}
 		for _, id := range late {
-			d.drop(id)
+			d.drop(id, true)
 		}
 		dropped = len(late)
 		d.counts.Expired += int64(dropped)
@@ -161,8 +176,9 @@ func (d *Directory) Expire() (dropped int) {
 func (d *Directory) Away(id ID, away bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if w := d.worker(id); w != nil {
+	if w := d.worker(id); w != nil && w.away != away {
 		w.away = away
+		d.change(w)
 	}
 }
 

@@ -75,7 +75,8 @@ const (
 	slotValues, slotBytes = 16384 * 32, 16 << 20
 )
 
-// limits are those of the commands that the level and its client send, as the client writes them. A page of
+// limits are those of the commands that the level, its client and users of Level.Client send, as the client writes
+// them. A page of
 // SCAN has a few more keys than the thousand that were asked for, and a key of ours has at most 3 KiB. The
 // answers of other commands are short.
 var limits = map[string]limit{
@@ -90,6 +91,9 @@ var limits = map[string]limit{
 	"getrange": {"GETRANGE", 0, 0, 0}, // the bytes are in the command
 
 	"scan":    {"SCAN", longValues, longString, longBytes},
+	"sscan":   {"SSCAN", longValues, longString, longBytes},
+	"xrange":  {"XRANGE", longValues, longString, longBytes},
+	"hmget":   {"HMGET", shortValues, longString, shortBytes},
 	"cluster": {"CLUSTER SLOTS", slotValues, shortString, slotBytes},
 }
 

@@ -125,6 +125,12 @@ func (l *Level) masters(ctx context.Context, cluster *goredis.ClusterClient) ([]
 // Name returns "redis".
 func (l *Level) Name() string { return "redis" }
 
+// Client returns the client of the level, and the prefix of its keys, for what else is kept in the same server under
+// keys of its own. A call has the limits of the level: its time, and what an answer may have. It ends before Close.
+func (l *Level) Client() (c goredis.UniversalClient, prefix string) {
+	return l.client, l.settings.Prefix
+}
+
 // Usage reports only the damage that was found. The number of objects, their bytes and the evictions are -1:
 // only the server has them.
 func (l *Level) Usage() tier.Usage {
