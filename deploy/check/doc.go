@@ -1,0 +1,4 @@
+// Package check has only tests, of what is in deploy: the Helm chart is linted, rendered with many values and decoded as
+// an API server would, its flags are those of the daemon, the plain manifests say what the chart says, and the Compose
+// files load as Compose loads them.
+package check
