@@ -160,8 +160,8 @@ func TestDeploymentSchemas(t *testing.T) {
 	}
 }
 
-// units are the files for systemd.
-var units = []string{"ringcache.service", "ringcache.socket", "ringcache-directory.service"}
+// unitFiles are the files for systemd.
+var unitFiles = []string{"ringcache.service", "ringcache.socket", "ringcache-directory.service"}
 
 // analyze runs systemd-analyze on copies of the units, in a folder where the program is.
 type analyze struct {
@@ -185,7 +185,7 @@ func newAnalyze(t *testing.T) *analyze {
 // copy makes the copies, with one text in place of another in all of them, and reports whether one had it.
 func (a *analyze) copy(old, replacement string) (found bool) {
 	a.t.Helper()
-	for _, name := range units {
+	for _, name := range unitFiles {
 		text, err := os.ReadFile(deployed("systemd", name))
 		require.NoError(a.t, err)
 		s := strings.ReplaceAll(string(text), "/usr/local/bin/ringcache", filepath.Join(a.dir, "ringcache"))
@@ -196,9 +196,9 @@ func (a *analyze) copy(old, replacement string) (found bool) {
 }
 
 // run runs it with arguments behind which the paths of units are.
-func (a *analyze) run(args []string, units ...string) (string, error) {
+func (a *analyze) run(args []string, names ...string) (string, error) {
 	a.t.Helper()
-	for _, u := range units {
+	for _, u := range names {
 		args = append(args, filepath.Join(a.dir, u))
 	}
 	out, err := exec.Command(a.program, args...).CombinedOutput()
@@ -212,13 +212,13 @@ func (a *analyze) run(args []string, units ...string) (string, error) {
 func TestDeploymentUnits(t *testing.T) {
 	a := newAnalyze(t)
 	verify := []string{"verify", "--man=no"}
-	out, err := a.run(verify, units...)
+	out, err := a.run(verify, unitFiles...)
 	require.NoError(t, err, out)
 	require.Empty(t, out)
 	for good, bad := range map[string]string{"Type=notify": "Type=notified", "WatchdogSec=": "WatchDogSeconds=",
 		"ListenStream=": "ListenOn=", "DynamicUser=yes": "DynamicUser=maybe"} {
 		require.True(t, a.copy(good, bad), good)
-		out, _ := a.run(verify, units...)
+		out, _ := a.run(verify, unitFiles...)
 		require.NotEmpty(t, out, "%s passes", bad)
 	}
 }
