@@ -62,7 +62,7 @@ func install(t *testing.T, v values) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return engine.Engine{Strict: true}.Render(c, full)
+	return engine.Engine{Strict: true}.RenderWithContext(t.Context(), c, full)
 }
 
 // fromYAML returns values as Helm reads them from a file. What is made of them changes nothing of v.
