@@ -27,6 +27,7 @@ func TestRefusedValues(t *testing.T) {
 		"a port":                                {values{"lm": values{"port": 0}}, "port"},
 		"a path that is not absolute":           {values{"paths": values{"disk": "cache"}}, "disk"},
 		"events without a model":                {values{"directory": values{"events": []any{"tcp://engine:5557"}}}, "events"},
+		"two daemons of a node at a time":       {values{"updateStrategy": values{"rollingUpdate": values{"maxSurge": 1}}}, "maxSurge"},
 		"HTTP for all pods, without a key":      {values{"http": values{"expose": true}}, "http.keySecret"},
 		"a monitor of what is on loopback": {values{"http": values{"podMonitor": values{"enabled": true}}},
 			"http.expose"},
