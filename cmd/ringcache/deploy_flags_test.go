@@ -284,3 +284,30 @@ func TestDeploymentOfSystemd(t *testing.T) {
 	require.Contains(t, string(text), "\nSocketUser="+service["User"]+"\n")
 	require.Contains(t, string(text), "\nSocketGroup="+service["Group"]+"\n")
 }
+
+// TestDeploymentOfDirectory: the unit's command line and the chart's flags are those of `ringcache directory`.
+func TestDeploymentOfDirectory(t *testing.T) {
+	unit, err := os.ReadFile(deployed("systemd", "ringcache-directory.service"))
+	require.NoError(t, err)
+	m := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/ringcache (.*)$`).FindSubmatch(unit)
+	require.NotNil(t, m)
+	args := strings.Fields(string(m[1]))
+	template, err := os.ReadFile(deployed("helm", "ringcache", "templates", "directory.yaml"))
+	require.NoError(t, err)
+	flags := regexp.MustCompile(`--([a-z-]+)=`).FindAllSubmatch(template, -1)
+	require.Len(t, flags, 5)
+	for _, f := range flags {
+		value := "0.0.0.0:1"
+		if string(f[1]) == "events" {
+			value = "tcp://engine:5557,instance=engine,model=org/model"
+			_, err := eventSource(value)
+			require.NoError(t, err)
+		}
+		args = append(args, "--"+string(f[1])+"="+value)
+	}
+	parser, err := kong.New(newCommands(), append(options(), kong.Exit(func(int) { t.Fatalf("%q is refused", args) }))...)
+	require.NoError(t, err)
+	ctx, err := parser.Parse(args)
+	require.NoError(t, err, "%q", args)
+	require.Equal(t, "directory", ctx.Command())
+}
