@@ -56,10 +56,10 @@ func TestPage(t *testing.T) {
 	config := configOf(t, render(t, v).daemon().Args, secretFiles(t))
 	require.Equal(t, "0.0.0.0:9401", config.HTTP)
 
-	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(page)
-	require.NotNil(t, block)
+	block := regexp.MustCompile(`(?m)^    containers:\n(?:    .*\n)+`).FindString(page)
 	var pod corev1.PodSpec
-	require.NoError(t, sigs.UnmarshalStrict([]byte(block[1]), &pod))
+	require.NoError(t, sigs.UnmarshalStrict([]byte(block), &pod))
+	require.Len(t, pod.Containers, 1)
 	r := render(t, v)
 	usesTheDaemon(t, r, pod.Volumes, pod.Containers[0])
 
