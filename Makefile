@@ -15,6 +15,8 @@
 # make bench-gpu   copies from a registered ring to a GPU, beside PyTorch's and vLLM's; GPU_ARGS
 #                  are bench/gpu's options. Status 2 where there is no GPU
 # make bench-frontend  requests/s and CPU of the Go frontend beside vLLM's own
+# make test-deploy the Helm chart, plain manifests and Compose files of deploy, by Helm's, Kubernetes' and Compose's
+#                  own packages, which are fetched and built the first time
 # make fuzz        every fuzz target for FUZZTIME
 # make fuzz-vllm   rings, stores and caches beside the real vLLM, every release: 2,000,000
 #                  operations with the newest, 500,000 with each older one
@@ -46,7 +48,7 @@ MUTATE_ARGS ?=
 COVER_ARGS ?=
 comma := ,
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm test-lmcache e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm test-lmcache test-deploy e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover
 
 all: build
 
@@ -108,6 +110,10 @@ test-lmcache: bin/ringcache
 	env=$$(interop/setup.sh); for release in $$(interop/e2e/lmcache.sh); do echo "$${release%%=*}"; \
 		PYTHONPATH=$${release#*=} RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop/test_lmcache_tools.py interop/test_lmcache_engine.py interop/test_config.py interop/test_lmcache_directory.py interop/test_lookup.py interop/test_lm.py interop/test_resp.py -q -rs || exit 1; \
 	done
+
+test-deploy:
+	cd deploy/check; $(LINT) ./...
+	cd deploy/check; ../../scripts/gotest.py -timeout 30m ./...
 
 # Engines one after the other: about 40 minutes for all of it.
 e2e:

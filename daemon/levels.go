@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringcache/ringcache/internal/leasetable"
 	"github.com/ringcache/ringcache/internal/location"
 	"github.com/ringcache/ringcache/internal/passwordfile"
 	"github.com/ringcache/ringcache/internal/shmfile"
@@ -263,7 +264,7 @@ func (c Config) explainMemory(err error) error {
 		}
 		return fmt.Errorf("%s serves the segment %s: end it, or give this daemon another name, socket and http: %w",
 			who, c.Name, err)
-	case errors.As(err, &newer) && newer.Newer:
+	case errors.As(err, &newer) && newer.Newer, errors.Is(err, leasetable.ErrNewer):
 		return fmt.Errorf("the segment %s is of a later release: start that release, or give another name; `%s` removes the segment with all objects: %w",
 			c.Name, shmfile.SweepCommand(c.Name), err)
 	case errors.Is(err, segment.ErrSize) && size == c.Size:

@@ -147,7 +147,12 @@ func TestDeploymentOfKubernetes(t *testing.T) {
 	for _, name := range []string{"sidecar.yaml", "kv.yaml", "daemonset.yaml"} {
 		t.Run(name, func(t *testing.T) {
 			var pods []pod
+			told := map[string]map[string]string{} // by ConfigMap
 			for _, m := range readManifests(t, name) {
+				if m.Kind == "ConfigMap" {
+					told[m.Metadata.Name] = m.Data
+					continue
+				}
 				pods = append(pods, m.Spec.Template.Spec)
 			}
 			server, engine := pods[0], pods[len(pods)-1]
@@ -193,10 +198,14 @@ func TestDeploymentOfKubernetes(t *testing.T) {
 			require.NotContains(t, d.SecurityContext, "runAsUser")
 
 			e := engine.Containers[0]
+			args := e.arguments(told)
 			if name == "kv.yaml" {
-				servesLMCache(t, c, e.Args)
+				servesLMCache(t, c, args)
 			} else {
-				usesConnector(t, e.Args)
+				usesConnector(t, args)
+			}
+			for _, data := range told {
+				servesLMCache(t, c, []string{"--kv-transfer-config", data["kv-transfer-config.json"]})
 			}
 			require.NotContains(t, e.SecurityContext, "runAsUser", "the user is the pod's")
 			for path, volume := range map[string]string{"/dev/shm": "shm", "/run/ringcache": "run"} {
@@ -206,6 +215,19 @@ func TestDeploymentOfKubernetes(t *testing.T) {
 			require.Equal(t, "cache", d.mounted(c.Disk))
 		})
 	}
+}
+
+// arguments returns the arguments of a container, with what Kubernetes puts in the place of variables.
+func (c container) arguments(told map[string]map[string]string) (args []string) {
+	for _, a := range c.Args {
+		for _, e := range c.Env {
+			if from := e.ValueFrom.ConfigMapKeyRef; from.Name != "" {
+				a = strings.ReplaceAll(a, "$("+e.Name+")", told[from.Name][from.Key])
+			}
+		}
+		args = append(args, a)
+	}
+	return args
 }
 
 // mounted returns the volume that a container has at a path.
@@ -224,6 +246,9 @@ func TestDeploymentOfSystemd(t *testing.T) {
 	service := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(key, "#") {
+			if key == "SystemCallFilter" {
+				continue // a list of what is allowed, and one of what of that is not
+			}
 			require.NotContains(t, service, key)
 			service[key] = value
 		}
@@ -258,4 +283,31 @@ func TestDeploymentOfSystemd(t *testing.T) {
 	require.Contains(t, string(text), "\nListenStream="+c.Socket+"\n")
 	require.Contains(t, string(text), "\nSocketUser="+service["User"]+"\n")
 	require.Contains(t, string(text), "\nSocketGroup="+service["Group"]+"\n")
+}
+
+// TestDeploymentOfDirectory: the unit's command line and the chart's flags are those of `ringcache directory`.
+func TestDeploymentOfDirectory(t *testing.T) {
+	unit, err := os.ReadFile(deployed("systemd", "ringcache-directory.service"))
+	require.NoError(t, err)
+	m := regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/ringcache (.*)$`).FindSubmatch(unit)
+	require.NotNil(t, m)
+	args := strings.Fields(string(m[1]))
+	template, err := os.ReadFile(deployed("helm", "ringcache", "templates", "directory.yaml"))
+	require.NoError(t, err)
+	flags := regexp.MustCompile(`--([a-z-]+)=`).FindAllSubmatch(template, -1)
+	require.Len(t, flags, 5)
+	for _, f := range flags {
+		value := "0.0.0.0:1"
+		if string(f[1]) == "events" {
+			value = "tcp://engine:5557,instance=engine,model=org/model"
+			_, err := eventSource(value)
+			require.NoError(t, err)
+		}
+		args = append(args, "--"+string(f[1])+"="+value)
+	}
+	parser, err := kong.New(newCommands(), append(options(), kong.Exit(func(int) { t.Fatalf("%q is refused", args) }))...)
+	require.NoError(t, err)
+	ctx, err := parser.Parse(args)
+	require.NoError(t, err, "%q", args)
+	require.Equal(t, "directory", ctx.Command())
 }

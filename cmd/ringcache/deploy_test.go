@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,8 +41,10 @@ type composeService struct {
 
 // manifest is what these tests look at in files for Kubernetes.
 type manifest struct {
-	Kind string
-	Spec struct {
+	Kind     string
+	Metadata struct{ Name string }
+	Data     map[string]string // of a ConfigMap
+	Spec     struct {
 		Template struct {
 			Spec pod
 		}
@@ -65,8 +69,14 @@ type pod struct {
 }
 
 type container struct {
-	Name            string
-	Command, Args   []string
+	Name          string
+	Command, Args []string
+	Env           []struct {
+		Name      string
+		ValueFrom struct {
+			ConfigMapKeyRef struct{ Name, Key string } `yaml:"configMapKeyRef"`
+		} `yaml:"valueFrom"`
+	}
 	Resources       struct{ Limits map[string]string }
 	SecurityContext map[string]any `yaml:"securityContext"`
 	VolumeMounts    []struct {
@@ -150,37 +160,100 @@ func TestDeploymentSchemas(t *testing.T) {
 	}
 }
 
-// TestDeploymentUnits: systemd reads the units without a remark.
-func TestDeploymentUnits(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
+// unitFiles are the files for systemd.
+var unitFiles = []string{"ringcache.service", "ringcache.socket", "ringcache-directory.service"}
+
+// analyze runs systemd-analyze on copies of the units, in a folder where the program is.
+type analyze struct {
+	t       *testing.T
+	dir     string
+	program string
+}
+
+func newAnalyze(t *testing.T) *analyze {
+	t.Helper()
+	program, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("no systemd-analyze here")
 	}
-	dir := t.TempDir()
-	service, err := os.ReadFile(deployed("systemd", "ringcache.service"))
-	require.NoError(t, err)
-	socket, err := os.ReadFile(deployed("systemd", "ringcache.socket"))
-	require.NoError(t, err)
-	verify := func(service, socket string) (string, error) {
-		binary := filepath.Join(dir, "ringcache") // verify looks whether it is there
-		require.NoError(t, os.WriteFile(binary, nil, 0o700))
-		service = strings.ReplaceAll(service, "/usr/local/bin/ringcache", binary)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "ringcache.service"), []byte(service), 0o600))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "ringcache.socket"), []byte(socket), 0o600))
-		out, err := exec.Command(analyze, "verify", "--man=no", filepath.Join(dir, "ringcache.service"),
-			filepath.Join(dir, "ringcache.socket")).CombinedOutput()
-		return string(out), err
+	a := &analyze{t, t.TempDir(), program}
+	require.NoError(t, os.WriteFile(filepath.Join(a.dir, "ringcache"), nil, 0o700)) // it looks whether the program is there
+	a.copy("", "")
+	return a
+}
+
+// copy makes the copies, with one text in place of another in all of them, and reports whether one had it.
+func (a *analyze) copy(old, replacement string) (found bool) {
+	a.t.Helper()
+	for _, name := range unitFiles {
+		text, err := os.ReadFile(deployed("systemd", name))
+		require.NoError(a.t, err)
+		s := strings.ReplaceAll(string(text), "/usr/local/bin/ringcache", filepath.Join(a.dir, "ringcache"))
+		found = found || strings.Contains(s, old)
+		require.NoError(a.t, os.WriteFile(filepath.Join(a.dir, name), []byte(strings.Replace(s, old, replacement, 1)), 0o600))
 	}
-	out, err := verify(string(service), string(socket))
-	if err != nil && !strings.Contains(out, dir) && !strings.Contains(out, "ringcache") {
-		t.Skipf("systemd-analyze does not work here: %v: %s", err, out)
+	return found
+}
+
+// run runs it with arguments behind which the paths of units are.
+func (a *analyze) run(args []string, names ...string) (string, error) {
+	a.t.Helper()
+	for _, u := range names {
+		args = append(args, filepath.Join(a.dir, u))
 	}
+	out, err := exec.Command(a.program, args...).CombinedOutput()
+	if err != nil && !strings.Contains(string(out), "ringcache") {
+		a.t.Skipf("systemd-analyze does not work here: %v: %s", err, out)
+	}
+	return string(out), err
+}
+
+// TestDeploymentUnits: systemd reads the units without a remark.
+func TestDeploymentUnits(t *testing.T) {
+	a := newAnalyze(t)
+	verify := []string{"verify", "--man=no"}
+	out, err := a.run(verify, unitFiles...)
 	require.NoError(t, err, out)
 	require.Empty(t, out)
 	for good, bad := range map[string]string{"Type=notify": "Type=notified", "WatchdogSec=": "WatchDogSeconds=",
-		"ListenStream=": "ListenOn="} {
-		require.Contains(t, string(service)+string(socket), good)
-		out, _ := verify(strings.Replace(string(service), good, bad, 1), strings.Replace(string(socket), good, bad, 1))
+		"ListenStream=": "ListenOn=", "DynamicUser=yes": "DynamicUser=maybe"} {
+		require.True(t, a.copy(good, bad), good)
+		out, _ := a.run(verify, unitFiles...)
 		require.NotEmpty(t, out, "%s passes", bad)
 	}
+}
+
+// TestDeploymentHardening: docs/deploy.md has what `systemd-analyze security` finds, of the release of systemd that it names.
+func TestDeploymentHardening(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "deploy.md"))
+	require.NoError(t, err)
+	a := newAnalyze(t)
+	version, err := exec.Command(a.program, "--version").Output()
+	require.NoError(t, err)
+	level := func(unit string) (float64, string) {
+		t.Helper()
+		out, err := a.run([]string{"security", "--offline=yes", "--no-pager"}, unit)
+		require.NoError(t, err, out)
+		m := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+) (\w+)`).FindStringSubmatch(out)
+		require.NotNil(t, m, out)
+		n, err := strconv.ParseFloat(m[1], 64)
+		require.NoError(t, err)
+		return n, m[2]
+	}
+	rows := regexp.MustCompile("(?m)^\\| `(ringcache[a-z-]*\\.service)` \\| ([0-9.]+) \\|").FindAllStringSubmatch(string(page), -1)
+	require.Len(t, rows, 2)
+	for _, m := range rows {
+		n, word := level(m[1])
+		t.Logf("%s: %.1f %s", m[1], n, word)
+		require.Equal(t, "OK", word, m[1])
+		want, err := strconv.ParseFloat(m[2], 64)
+		require.NoError(t, err)
+		if strings.HasPrefix(string(version), "systemd 252 ") {
+			require.InDelta(t, want, n, 0.001, "%s in docs/deploy.md", m[1]) // other releases look at more, or at less
+		}
+	}
+	before, _ := level("ringcache.service")
+	require.True(t, a.copy("ProtectSystem=strict", "ProtectSystem=no"))
+	after, _ := level("ringcache.service")
+	require.Greater(t, after, before, "it looks at the units")
 }

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"maps"
 	"net"
@@ -394,6 +396,19 @@ func TestServeOnWhatIsThere(t *testing.T) {
 	require.NoError(t, os.Remove(sidecar))
 	refused("is no segment that a daemon of this user made: give another name")
 	require.NoError(t, os.WriteFile(sidecar, b, 0o600))
+
+	leases := filepath.Join(s.shm, "ringcache.leases")
+	b, err = os.ReadFile(leases)
+	require.NoError(t, err)
+	newer = bytes.Clone(b)
+	newer[8] = 99 // the layout version
+	binary.LittleEndian.PutUint32(newer[40:], crc32.Checksum(newer[:40], crc32.MakeTable(crc32.Castagnoli)))
+	require.NoError(t, os.WriteFile(leases, newer, 0o600))
+	refused("is of a later release: start that release, or give another name")
+	out, _, code := ringcache(t, append([]string{"serve", "check"}, s.flags...)...)
+	require.Equal(t, 1, code, out)
+	require.Contains(t, out, "is of a later release")
+	require.NoError(t, os.WriteFile(leases, b, 0o600))
 	require.True(t, maps.Equal(before, contents(t, s.shm)), "what is refused stays as it is")
 
 	disk := filepath.Join(t.TempDir(), "disk")

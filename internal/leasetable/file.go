@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,6 +24,8 @@ const Suffix = ".leases"
 var (
 	// ErrDamaged reports that a file can't be the table of a segment. It is an ErrCorrupt of package shmring.
 	ErrDamaged = sentinel.New(sentinel.Corrupt, "leasetable: damaged")
+	// ErrNewer reports that a later release made a table: what it keeps is not known here.
+	ErrNewer = errors.New("leasetable: a later release made it")
 	// ErrFull reports that no record is free.
 	ErrFull    = errors.New("leasetable: no record is free")
 	errInvalid = sentinel.New(sentinel.Invalid, "leasetable: invalid argument")
@@ -126,7 +129,14 @@ func Check(dir, name string, there bool) error {
 	if err != nil {
 		return fmt.Errorf("leasetable: opening: %w", err)
 	}
-	return f.Close()
+	m := make([]byte, pageSize)
+	if _, err = io.ReadFull(f, m); err == nil {
+		err = checkHeader(path, m)
+	}
+	if !errors.Is(err, ErrNewer) {
+		err = nil // a table that is damaged is replaced
+	}
+	return errors.Join(err, f.Close())
 }
 
 func mapTable(path string, file *os.File, size int64) (*Table, error) {
@@ -182,8 +192,8 @@ func Time(n int64) time.Time {
 }
 
 // Open opens the table of a segment of a generation. The caller has the writer's lock of the segment. Open
-// fails with fs.ErrNotExist, [ErrDamaged], both for the table of another generation, or an error of the
-// system; a table of which only records are damaged is opened. The next call must be Load.
+// fails with fs.ErrNotExist, [ErrDamaged], both for the table of another generation, [ErrNewer], or an error of
+// the system; a table of which only records are damaged is opened. The next call must be Load.
 func Open(dir, name string, generation uint64) (*Table, error) {
 	path, err := Path(dir, name)
 	if err != nil {
@@ -206,19 +216,31 @@ func Open(dir, name string, generation uint64) (*Table, error) {
 	return t, nil
 }
 
+// checkHeader looks whether m begins as a table that this release reads. The checksum is looked at first, and has its
+// place in every version, so that a version that was damaged is not taken for a later one.
+// See docs/decisions.md, "A table of leases of a later release is refused, not replaced".
+func checkHeader(path string, m []byte) error {
+	v := binary.LittleEndian.Uint32(m[offVersion:])
+	switch {
+	case string(m[:len(magic)]) != magic:
+		return fmt.Errorf("%w: %s: it does not begin as a table of leases", ErrDamaged, path)
+	case binary.LittleEndian.Uint32(m[offHeaderSum:]) != crc32.Checksum(m[:offHeaderSum], castagnoli):
+		return fmt.Errorf("%w: %s: the checksum of its header is wrong", ErrDamaged, path)
+	case v > version:
+		return fmt.Errorf("%w: %s has layout version %d, this release reads %d", ErrNewer, path, v, version)
+	case v < version:
+		return fmt.Errorf("%w: %s: layout version %d, this release reads %d", ErrDamaged, path, v, version)
+	}
+	return nil
+}
+
 func (t *Table) parse(size int64, generation uint64) error {
 	m := t.mem
 	bad := func(what string, args ...any) error {
 		return fmt.Errorf("%w: %s: %s", ErrDamaged, t.path, fmt.Sprintf(what, args...))
 	}
-	if string(m[:len(magic)]) != magic {
-		return bad("it does not begin as a table of leases")
-	}
-	if v := binary.LittleEndian.Uint32(m[offVersion:]); v != version {
-		return bad("layout version %d, this release reads %d", v, version)
-	}
-	if binary.LittleEndian.Uint32(m[offHeaderSum:]) != crc32.Checksum(m[:offHeaderSum], castagnoli) {
-		return bad("the checksum of its header is wrong")
+	if err := checkHeader(t.path, m); err != nil {
+		return err
 	}
 	t.opt = Options{
 		Leases: int(binary.LittleEndian.Uint32(m[offLeases:])), Items: int(binary.LittleEndian.Uint32(m[offItems:])),

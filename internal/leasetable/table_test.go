@@ -3,6 +3,8 @@
 package leasetable
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -187,6 +189,25 @@ func TestEveryFlippedBit(t *testing.T) {
 	copy(x.mem, good)
 	require.Greater(t, noticed, 8*(44+544+56))
 	require.Positive(t, without)
+}
+
+// TestTableOfALaterRelease: it is neither read nor taken for damage, which would be replaced. A version that was damaged is damage.
+func TestTableOfALaterRelease(t *testing.T) {
+	dir := t.TempDir()
+	x := create(t, dir, small())
+	binary.LittleEndian.PutUint32(x.mem[offVersion:], version+1)
+	_, err := Open(dir, "s", 42)
+	require.ErrorIs(t, err, ErrDamaged, "its checksum is that of another version")
+	require.NoError(t, Check(dir, "s", true))
+
+	binary.LittleEndian.PutUint32(x.mem[offHeaderSum:], crc32.Checksum(x.mem[:offHeaderSum], castagnoli))
+	_, err = Open(dir, "s", 42)
+	_, lookErr := Look(dir, "s", 42)
+	for _, err := range []error{err, lookErr, Check(dir, "s", true)} {
+		require.ErrorIs(t, err, ErrNewer)
+		require.NotErrorIs(t, err, ErrDamaged)
+		require.ErrorContains(t, err, "has layout version 2, this release reads 1")
+	}
 }
 
 // FuzzTable: whatever is in a file, what comes out of it can be used.

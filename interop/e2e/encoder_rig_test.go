@@ -125,6 +125,7 @@ type cacheServer struct {
 	segment string
 	socket  string
 	args    []string
+	program string // "" is that of this commit
 }
 
 var serveBinary = sync.OnceValues(func() (string, error) {
@@ -158,8 +159,12 @@ func newCacheServer(t testing.TB, args ...string) *cacheServer {
 // start returns when it takes connections.
 func (s *cacheServer) start() {
 	s.t.Helper()
-	bin, err := serveBinary()
-	require.NoError(s.t, err)
+	bin := s.program
+	if bin == "" {
+		var err error
+		bin, err = serveBinary()
+		require.NoError(s.t, err)
+	}
 	s.process = runs(s.t, "ringcache serve", exec.Command(bin, s.args...))
 	require.Eventually(s.t, func() bool {
 		if !s.running() {

@@ -4,13 +4,16 @@ package daemontest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -172,16 +175,27 @@ func attack(t *testing.T, name string, processes int) (r attacked) {
 }
 
 // servedRole is a process that is the whole daemon, as `ringcache serve` runs it.
-type servedRole struct{ Dir, HTTP string }
+type servedRole struct {
+	Dir, HTTP string
+	Version   string            // of the program; "" is "test"
+	Settings  map[string]string // beside its own
+	Passed    bool              // the socket is the first file that the process was given, as from systemd
+}
 
 func (r *servedRole) socket() string { return filepath.Join(r.Dir, "socket") }
 
 func (r *servedRole) run() {
-	config, err := (daemon.Sources{Flags: map[string]string{
+	flags := map[string]string{
 		"socket": r.socket(), "name": "attacked", "size": strconv.Itoa(attackedSize), "shm-dir": r.Dir, "http": r.HTTP, "log-level": "error",
-	}}).Load()
+	}
+	maps.Copy(flags, r.Settings)
+	if r.Passed {
+		_ = os.Setenv("LISTEN_FDS", "1")
+		_ = os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
+	}
+	config, err := (daemon.Sources{Flags: flags}).Load()
 	if err == nil {
-		err = daemon.Run(context.Background(), daemon.RunOptions{Config: config, Version: "test"})
+		err = daemon.Run(context.Background(), daemon.RunOptions{Config: config, Version: cmp.Or(r.Version, "test")})
 	}
 	if err != nil {
 		panic(err)
