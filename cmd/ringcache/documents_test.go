@@ -3,6 +3,7 @@ package main
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -149,4 +150,19 @@ func TestCommandLinesAreFound(t *testing.T) {
 		}
 		require.Equal(t, want, got, text)
 	}
+}
+
+// TestAgentPage: what docs/agent.md shows of a shell.
+func TestAgentPage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "agent.md"))
+	require.NoError(t, err)
+	shown := regexp.MustCompile(`(?m)^    \$ (.*)\n((?:    [^$\n].*\n)+)`).FindAllStringSubmatch(string(text), -1)
+	require.Len(t, shown, 1)
+	bin := t.TempDir()
+	require.NoError(t, os.Symlink(os.Args[0], filepath.Join(bin, "ringcache")))
+	cmd := exec.Command("sh", "-c", shown[0][1])
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "RINGCACHE_TEST_COMMAND=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, regexp.MustCompile(`(?m)^    `).ReplaceAllString(shown[0][2], ""), string(out))
 }
