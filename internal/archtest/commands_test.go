@@ -14,12 +14,13 @@ import (
 // runBy has, for each page with programs or with what commands print, the test that runs them. The command lines of ringcache on all
 // other pages are parsed by TestCommandLinesOfDocuments of cmd/ringcache.
 var runBy = map[string][2]string{
-	"docs/agent.md":              {"cmd/ringcache/documents_test.go", "TestAgentPage"},
-	"docs/commands.md":           {"cmd/ringcache/commands_page_test.go", "TestCommandsPage"},
-	"docs/daemon.md":             {"daemon/page_test.go", "TestServerAnswersThePage"},
-	"docs/embedding.md":          {"examples/pages_test.go", "TestEmbeddingPage"},
-	"docs/test-your-own-ring.md": {"examples/pages_test.go", "TestRingPageBlocks"},
-	"docs/tiers.md":              {"examples/pages_test.go", "TestTiersPage"},
+	"docs/agent.md":               {"cmd/ringcache/documents_test.go", "TestAgentPage"},
+	"docs/commands.md":            {"cmd/ringcache/commands_page_test.go", "TestCommandsPage"},
+	"docs/daemon.md":              {"daemon/page_test.go", "TestServerAnswersThePage"},
+	"docs/embedding.md":           {"examples/pages_test.go", "TestEmbeddingPage"},
+	"docs/test-your-own-ring.md":  {"examples/pages_test.go", "TestRingPageBlocks"},
+	"docs/tiers.md":               {"examples/pages_test.go", "TestTiersPage"},
+	"docs/tutorials/first-hit.md": {"interop/e2e/tutorial_test.go", "TestTutorialFirstHit"},
 }
 
 // TestEveryPageIsRun: a page with fenced blocks, or with the prompt of a shell, has a test that runs them.
