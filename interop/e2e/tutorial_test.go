@@ -114,16 +114,19 @@ func (p *tutorial) run(t *testing.T, here, shown map[string]string) (printed []s
 }
 
 var (
-	times  = regexp.MustCompile(`\b(?:\d+h)?(?:\d+m)?\d+s\b`)
+	times  = regexp.MustCompile(`\b\d+[hms](?:\d+m)?(?:\d+s)?\b`)
 	pids   = regexp.MustCompile(`\b\d{3,}\b`)
+	shares = regexp.MustCompile(`\d+\.\d %`) // of the last minutes: by how fast the machine is
+	models = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
 	random = regexp.MustCompile(`[A-Z2-7]{26}/`)
 	blanks = regexp.MustCompile(` {2,}`)
 )
 
-// steady returns lines without what is another each time: processes, times, and with them the widths of columns.
+// steady returns lines without what is another each time or elsewhere: processes, times, the model's hash, and the widths of columns.
 func steady(lines []string) string {
 	text := random.ReplaceAllString(strings.Join(lines, "\n"), "SESSION/")
-	text = pids.ReplaceAllString(times.ReplaceAllString(text, "TIME"), "N")
+	text = models.ReplaceAllString(shares.ReplaceAllString(times.ReplaceAllString(text, "TIME"), "SHARE"), "MODEL")
+	text = pids.ReplaceAllString(text, "N")
 	return blanks.ReplaceAllString(text, " ")
 }
 
@@ -148,7 +151,7 @@ func TestTutorialFirstHit(t *testing.T) {
 	printed := readTutorial(t, "first-hit.md").run(t, map[string]string{
 		"/tmp/": dir + "/", "--name try ": "--name " + name + " ", "sweep try ": "sweep " + name + " ", "8000": freePort(t),
 		"bin/ringcache ls": "bin/ringcache ls | grep -E '^SEGMENT|^" + name + " '",
-	}, map[string]string{"try": name})
+	}, map[string]string{"try": name, "/tmp": dir})
 	var answers []string
 	for _, text := range printed {
 		if strings.HasPrefix(text, `"content"`) {
