@@ -48,7 +48,7 @@ MUTATE_ARGS ?=
 COVER_ARGS ?=
 comma := ,
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm test-lmcache test-deploy e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm test-lmcache test-deploy e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover pictures docs
 
 all: build
 
@@ -76,7 +76,7 @@ lint:
 	out=$$(gofmt -l .); test -z "$$out" || { gofmt -d .; exit 1; }
 	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build ./...; done
 	for os in darwin windows; do GOOS=$$os go build ./...; done # other systems compile, and report that they are unsupported
-	for module in . bench scripts/oracle examples/ringtest; do (cd "$$module"; $(LINT) ./...); done # with the tag e2e; vet is one of the linters
+	for module in . bench scripts/oracle scripts/pictures examples/ringtest; do (cd "$$module"; $(LINT) ./...); done # with the tag e2e; vet is one of the linters
 
 # The race detector needs a C compiler, nothing else here does. It brings failpoints and invariants along.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
@@ -86,6 +86,7 @@ test-go:
 	@test -n "$(RACE)" || echo "no C compiler found: testing without the race detector"
 	python3 scripts/test_gotest.py
 	python3 scripts/test_mutate.py
+	python3 scripts/site/test_links.py
 	scripts/mutate.py --check
 	TEST_PYTHON=$$(scripts/python-env.sh) scripts/gotest.py $(CHECKS) -timeout 30m ./...
 	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run 'TestTruncated|TestDamageOfEveryKind' ./objstore # what it can't do under the race detector
@@ -94,6 +95,7 @@ test-go:
 	test -z "$(RACE)" || scripts/gotest.py -timeout 30m ./tier/internal/volume # whose budgets of memory the race detector exceeds
 	cd bench; ../scripts/gotest.py -timeout 30m ./...
 	cd scripts/oracle; ../../scripts/gotest.py -timeout 30m ./...
+	cd scripts/pictures; ../../scripts/gotest.py -timeout 30m ./...
 	cd examples/ringtest; ../../scripts/gotest.py -timeout 30m ./...
 
 test-python:
@@ -162,3 +164,10 @@ mutate:
 
 cover:
 	scripts/coverage.py $(COVER_ARGS)
+
+pictures:
+	cd scripts/pictures; go run . $(CURDIR)/docs/pictures
+	go test ./inspect -run '^TestPictureOfASegment$$' -update-picture
+
+docs:
+	scripts/site/build.sh $(CURDIR)/bin/docs

@@ -26,6 +26,7 @@ type ConfigError struct {
 	Problems []string
 }
 
+// Error lists all problems, a line each.
 func (e *ConfigError) Error() string {
 	if len(e.Problems) == 1 {
 		return "the configuration is wrong: " + e.Problems[0]

@@ -38,6 +38,7 @@ type CountError struct {
 	Cached, Asked int // embeddings
 }
 
+// Error names the identifier that two items have.
 func (e *CountError) Error() string {
 	return fmt.Sprintf("encoder: item %q is cached with %d embeddings, and the request has %d for it: refuse the request; two items have one identifier",
 		e.Identifier, e.Cached, e.Asked)

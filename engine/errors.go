@@ -89,6 +89,7 @@ type RequestError struct {
 	Err error
 }
 
+// Error is the engine's text where it sent one, else where to look.
 func (e *RequestError) Error() string {
 	s := fmt.Sprintf("engine: request %q failed", e.ID)
 	switch {
@@ -106,6 +107,7 @@ func (e *RequestError) Unwrap() error { return e.Err }
 // CallError is the engine's answer to a utility call that failed.
 type CallError struct{ Method, Text string }
 
+// Error is the engine's own text, behind the method.
 func (e *CallError) Error() string {
 	return fmt.Sprintf("engine: the call of %q failed: %s", e.Method, e.Text)
 }
@@ -118,6 +120,7 @@ type MismatchError struct {
 	Advice    string
 }
 
+// Error has both values, and what to do about them.
 func (e *MismatchError) Error() string {
 	return fmt.Sprintf("engine: the engine's %s is %s, not %s; %s", e.What, e.Got, e.Want, e.Advice)
 }

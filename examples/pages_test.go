@@ -3,6 +3,7 @@ package examples
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -177,4 +178,144 @@ func TestEmbeddingWhenOneSideDies(t *testing.T) {
 			require.NoFileExists(t, "/dev/shm/"+segment+".ctl")
 		})
 	}
+}
+
+// ringPage is what the Go blocks of docs/test-your-own-ring.md take as given, in their order: the file in front of each, or nothing for
+// a block that is a whole file, and what stands in the place of what is left to the reader.
+var ringPage = []struct {
+	given   string
+	instead [2]string
+}{
+	{"", [2]string{`"example.com/myring"`, `"github.com/ringcache/ringcache/examples/pages/myring"`}},
+	{`import (
+		"testing"
+		"github.com/ringcache/ringcache/fuzz/storetest"
+	)
+
+	type (
+		Handle = storetest.Handle
+		State = storetest.State
+	)
+`, [2]string{"{ ... }", "{ panic(c.Size) }"}},
+	{`import (
+		"testing"
+		"github.com/ringcache/ringcache/fuzz/lrutest"
+	)
+
+	type mine struct{ lrutest.Cache }
+
+	func New(int64) lrutest.Cache { return nil }
+`, [2]string{}},
+	{`import (
+		"testing"
+		"github.com/ringcache/ringcache/fuzz/lrutest"
+	)
+`, [2]string{"{ ... }", "{ panic(capacity) }"}},
+	{`import (
+		"testing"
+		"github.com/ringcache/ringcache/fuzz/tiertest"
+		"github.com/ringcache/ringcache/tier"
+	)
+
+	func newLevel(testing.TB, int64) tier.Level { return nil }
+`, [2]string{}},
+	{`import (
+		"fmt"
+		"github.com/ringcache/ringcache/fuzz/explore"
+	)
+
+	func check(int) error { return nil }
+
+	func program() {`, [2]string{}},
+	{`import (
+		"fmt"
+		"github.com/ringcache/ringcache/fuzz/linear"
+	)
+
+	func program(k string, v uint64) {`, [2]string{"{ ... linear.StoreResult{Value: v} ... })", "{ return linear.StoreResult{Value: v}, nil })\n\tfmt.Println(err)"}},
+}
+
+// myRing is the ring of the reader of the page.
+const myRing = `package myring
+
+import (
+	"maps"
+
+	"github.com/ringcache/ringcache/shmring"
+)
+
+type Ring struct {
+	ring   *shmring.Ring
+	memory []byte
+}
+
+func New(size int, firstID uint32) *Ring {
+	memory := make([]byte, size)
+	return &Ring{shmring.NewRing(memory, shmring.RingOptions{FirstID: firstID}), memory}
+}
+
+func (r *Ring) Allocate(size int) (address uint64, id uint32, err error) {
+	address, id, _, err = r.ring.Alloc(size)
+	return address, id, err
+}
+
+func (r *Ring) FreeWhile(free func(id uint32) bool) []uint32 {
+	return r.ring.Free(func(id uint32, _ []byte) bool { return free(id) }, r.ring.Size())
+}
+func (r *Ring) Addresses() map[uint32]uint64 { return maps.Collect(r.ring.Live()) }
+func (r *Ring) OldestID() uint32             { return r.ring.State().IDStart }
+func (r *Ring) NextID() uint32               { return r.ring.State().IDEnd }
+func (r *Ring) Memory() []byte               { return r.memory }
+`
+
+// TestRingPageBlocks: the first Go block of docs/test-your-own-ring.md is a test that runs, and the others compile.
+func TestRingPageBlocks(t *testing.T) {
+	dir := t.TempDir()
+	overlay := map[string]string{} // files of packages that are there for the go command alone
+	put := func(name, text string) {
+		here := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		require.NoError(t, os.WriteFile(here, []byte(text), 0o600))
+		path, err := filepath.Abs(filepath.Join("pages", name))
+		require.NoError(t, err)
+		overlay[path] = here
+	}
+	put("myring/myring.go", myRing)
+	n := 0
+	for _, b := range page(t, "test-your-own-ring.md", nil) {
+		if b.language != "go" {
+			continue
+		}
+		require.Less(t, n, len(ringPage), "a block that this test does not know")
+		part := ringPage[n]
+		n++
+		if part.instead[0] != "" {
+			require.Contains(t, b.text, part.instead[0])
+			b.text = strings.ReplaceAll(b.text, part.instead[0], part.instead[1])
+		}
+		if part.given != "" {
+			b.text = fmt.Sprintf("package block%d\n\n%s\n%s", n, part.given, b.text)
+		}
+		if strings.HasSuffix(part.given, "{") {
+			b.text += "}\n"
+		}
+		if n == 1 {
+			put("block1/block_test.go", b.text)
+		} else {
+			put(fmt.Sprintf("block%d/block.go", n), b.text) // compiled, and not linked
+		}
+	}
+	require.Equal(t, len(ringPage), n)
+	list, err := json.Marshal(map[string]any{"Replace": overlay})
+	require.NoError(t, err)
+	file := filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(file, list, 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-overlay", file, "./pages/...").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	out, err = exec.CommandContext(t.Context(), "go", "test", "-overlay", file, "-vet=off", "-c", "-o", dir+"/", "./pages/block1").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "block1.test"))
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "FUZZ_OPS=2000", "FUZZ_SEED=")
+	out, err = cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, "PASS\n", string(out))
 }

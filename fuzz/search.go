@@ -27,6 +27,7 @@ type Failure struct {
 	Repeat string
 }
 
+// Error is the whole report: invariant, operations, and how to repeat them.
 func (f *Failure) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %v\n", f.Invariant, f.Err)
@@ -48,6 +49,7 @@ func (f *Failure) Error() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
+// Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
 
 // Search configures [Find].

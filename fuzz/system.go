@@ -98,6 +98,7 @@ type Difference struct {
 	What      string // what differs
 }
 
+// Error has the operation, and the state of both systems after it.
 func (d *Difference) Error() string {
 	return fmt.Sprintf("operation %d, %s: %s\n  the first system:  %s\n  the second system: %s", d.Index, d.Op.Line(),
 		d.What, d.Want, d.Got)

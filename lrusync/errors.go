@@ -28,6 +28,7 @@ var (
 // turn, more may be needed then, but each item only once.
 type NeedDataError struct{ Keys []string }
 
+// Error names the keys whose data have to be sent.
 func (e *NeedDataError) Error() string {
 	return fmt.Sprintf("lrusync: the peer has no copy of %q: send again with their data", e.Keys)
 }

@@ -59,6 +59,7 @@ type TooLargeError struct {
 	Limit int64
 }
 
+// Error names the option to change, or the item that is larger than announced.
 func (e *TooLargeError) Error() string {
 	if e.Key == "" {
 		size, limit := sizes.Above(e.Bytes, e.Limit)
@@ -93,6 +94,7 @@ const (
 	forSend   = "send"
 )
 
+// Error says what the call waited for, and who holds it.
 func (e *WaitError) Error() string {
 	var what string
 	switch e.For {
@@ -129,6 +131,7 @@ type BusyError struct {
 // mostNamed is how many holders an error names.
 const mostNamed = 8
 
+// Error names the first holders.
 func (e *BusyError) Error() string {
 	var names []string
 	for i, h := range e.Holders {

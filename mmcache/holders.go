@@ -24,6 +24,7 @@ type Holder struct {
 
 const holding = "holding"
 
+// String is a phrase for the list of a BusyError.
 func (h Holder) String() string {
 	if h.State == holding {
 		return fmt.Sprintf("a hold of item %q (for %v)", h.Key, ago(h.Since))

@@ -27,6 +27,7 @@ type ValueError struct {
 	sentinel error
 }
 
+// Error names the argument, if it is one.
 func (e *ValueError) Error() string {
 	if e.Arg == "" {
 		return "mmhash: " + e.Problem

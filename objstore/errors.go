@@ -65,6 +65,7 @@ type HeadError struct {
 	Readers  int
 }
 
+// Error names the oldest chunk, and why it stays.
 func (e *HeadError) Error() string {
 	waiting := ""
 	if e.Waiting > 0 {
@@ -98,6 +99,7 @@ type StaleError struct {
 	Found   uint32 // the id that stands at the address now
 }
 
+// Error has the handle and the id that is at its address now.
 func (e *StaleError) Error() string {
 	return fmt.Sprintf("objstore: handle %d:%d is stale: id %d is at its address now; get a new handle from the writer",
 		e.Address, e.ID, e.Found)
@@ -113,6 +115,7 @@ type SignatureError struct {
 	Missing bool // there is none at all, or no id that it signs
 }
 
+// Error says whether the signature is wrong or missing.
 func (e *SignatureError) Error() string {
 	if e.Missing {
 		return fmt.Sprintf("objstore: handle for key %q has no signature; this vLLM generation requires one", e.Key)

@@ -51,6 +51,7 @@ const (
 	Shared
 )
 
+// String is the word in lower case.
 func (k FieldKind) String() string {
 	switch k {
 	case Batched:

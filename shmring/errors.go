@@ -26,6 +26,7 @@ type FullError struct {
 	Size int    // bytes of the ring or the pool
 }
 
+// Error has the bytes that are needed and in use.
 func (e *FullError) Error() string {
 	return fmt.Sprintf("shmring: no room for a chunk of %s: %s of %s are in use; free chunks first",
 		sizes.Text(e.Need), sizes.Text(e.Used), sizes.Text(e.Size))
@@ -41,6 +42,7 @@ type TooLargeError struct {
 	Limit int // bytes of the largest chunk, with its header
 }
 
+// Error has the size of the chunk and the largest that fits.
 func (e *TooLargeError) Error() string {
 	need, limit := sizes.Above(e.Need, e.Limit)
 	return fmt.Sprintf("shmring: a chunk of %s can never fit (at most %s); make the ring larger or the object smaller",
@@ -58,6 +60,7 @@ type CorruptError struct {
 	Want   string
 }
 
+// Error has the offset of the chunk, and the field that is wrong.
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("shmring: corrupt chunk at offset %d: %s is %d, want %s; the handle is wrong or something else wrote to the segment", e.Offset, e.What, e.Got, e.Want)
 }

@@ -25,6 +25,7 @@ type Holder struct {
 	Count int       // of views
 }
 
+// String is a phrase for the list of a BusyError.
 func (h Holder) String() string {
 	switch h.Kind {
 	case "request":
@@ -49,6 +50,7 @@ type BusyError struct {
 // mostNamed is how many open things an error names.
 const mostNamed = 8
 
+// Error names the segment and its first holders.
 func (e *BusyError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "shmstore: segment %s is in use: ", e.Segment)

@@ -34,6 +34,7 @@ type KeyError struct {
 	Reserved bool  // the key exists in a reservation that is still open, whatever Err is
 }
 
+// Error names the key, and what to do.
 func (e *KeyError) Error() string {
 	switch {
 	case e.Reserved:
@@ -59,6 +60,7 @@ type TooLargeError struct {
 	Tenant string
 }
 
+// Error names the limit, and the option that moves it.
 func (e *TooLargeError) Error() string {
 	size, limit := sizes.Above(e.Size, e.Limit)
 	switch {
@@ -101,6 +103,7 @@ type FullError struct {
 	Evictable   int64 // between others, so that they make no run that is long enough
 }
 
+// Error says who has the memory, by what would free it.
 func (e *FullError) Error() string {
 	if e.Tenant != "" {
 		return fmt.Sprintf("shmstore: tenant %q has %s in use and wants %s more, its quota is %s; send the object inline, end requests that are done, or raise Options.Quotas",
@@ -135,6 +138,7 @@ type CorruptError struct {
 	Err     error // what was found
 }
 
+// Error names the segment and the chunk.
 func (e *CorruptError) Error() string {
 	if errors.Is(e.Err, fault.ErrFault) {
 		return fmt.Sprintf("shmstore: segment %s: %v", e.Segment, e.Err)

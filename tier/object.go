@@ -25,6 +25,7 @@ type Key struct {
 	Name string
 }
 
+// String is both texts, quoted.
 func (k Key) String() string { return fmt.Sprintf("%q of space %q", k.Name, k.Space) }
 
 // Validate reports what is wrong with a key, as an fs.ErrInvalid.

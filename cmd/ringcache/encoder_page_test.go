@@ -8,43 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 )
-
-// parsesCommands reports how many command lines a page has, of which the command takes every one.
-func parsesCommands(t *testing.T, page string) int {
-	t.Helper()
-	command := regexp.MustCompile(`(?:^|[\s|])(?:bin/)?ringcache ((?:serve|warm|tier|sweep|kv|migrate|lmcache-config|` +
-		`directory|ls|inspect|map|top|doctor|check|completion|man)\b[^|>&#]*)`)
-	n := 0
-	for line := range strings.Lines(page) {
-		quoted := regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(line, -1)
-		texts := []string{}
-		if strings.HasPrefix(line, "    ") {
-			texts = append(texts, line)
-		}
-		for _, q := range quoted {
-			texts = append(texts, q[1])
-		}
-		for _, text := range texts {
-			m := command.FindStringSubmatch(text)
-			if m == nil || strings.Contains(m[1], "...") {
-				continue
-			}
-			n++
-			args := strings.Fields(strings.ReplaceAll(m[1], `"`, ""))
-			parser, err := kong.New(newCommands(), options()...)
-			require.NoError(t, err)
-			if len(args) == 1 && args[0] != "serve" || strings.Join(args, " ") == "sweep --remove" {
-				continue // a name of the command, without its arguments
-			}
-			_, err = parser.Parse(args)
-			require.NoError(t, err, "%q", args)
-		}
-	}
-	return n
-}
 
 // TestEncoderPageCommands: the command takes every command line of docs/encoder.md, and the page's settings
 // are those of the files in deploy.

@@ -113,15 +113,15 @@ type Object struct {
 type Status string
 
 const (
-	StatusHit         Status = "hit"
-	StatusMiss        Status = "miss"
-	StatusPending     Status = "pending"
-	StatusReserved    Status = "reserved"
-	StatusExists      Status = "exists"
-	StatusFull        Status = "full"
-	StatusTooLarge    Status = "too large"
-	StatusOK          Status = "ok"
-	StatusEnded       Status = "ended"
+	StatusHit         Status = "hit"         // the lease pins it; of stat, a level has it
+	StatusMiss        Status = "miss"        // no level has it
+	StatusPending     Status = "pending"     // it is being stored or fetched: ask again
+	StatusReserved    Status = "reserved"    // the room is the lease's, to write to
+	StatusExists      Status = "exists"      // it is there already, and may be pinned
+	StatusFull        Status = "full"        // no room now
+	StatusTooLarge    Status = "too large"   // it could never have room
+	StatusOK          Status = "ok"          // done, or it was so already
+	StatusEnded       Status = "ended"       // the lease does not have it
 	StatusUnavailable Status = "unavailable" // a miss, since a level that may have it is away
 	StatusInvalid     Status = "invalid"     // no name or object that can be stored
 )
@@ -185,6 +185,7 @@ type Error struct {
 	Text string `msg:"text,people"` // what is wrong, and what to do
 }
 
+// Error is the daemon's text; Kind says what to do.
 func (e *Error) Error() string { return "daemon: " + e.Text }
 
 // Kind is the kind of an Error.

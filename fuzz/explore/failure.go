@@ -44,4 +44,5 @@ func (f *Failure) Error() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
+// Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }

@@ -37,6 +37,7 @@ func Kinds() []Kind {
 	return all
 }
 
+// String is the damage in words.
 func (k Kind) String() string {
 	names := [kinds]string{
 		"flip bit", "change bit", "write byte", "write word", "zero word", "ones word", "write page", "zero page",
@@ -57,6 +58,7 @@ type Change struct {
 	Is     []byte // what they are now; shorter where the file was truncated
 }
 
+// String says what was damaged, and where.
 func (c Change) String() string {
 	return fmt.Sprintf("%v: %d bytes at offset %d of %s", c.Kind, len(c.Was), c.Offset, c.Path)
 }

@@ -29,6 +29,7 @@ type Violation struct {
 	Err  error
 }
 
+// Error names the page that shows the history.
 func (v *Violation) Error() string {
 	page := "see " + v.Page + " in a browser"
 	if v.Err != nil {
@@ -37,6 +38,7 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("linear: no order explains this history of %d calls; %s", v.Calls, page)
 }
 
+// Unwrap returns Err, nil if the page was written.
 func (v *Violation) Unwrap() error { return v.Err }
 
 // Check returns a [*Violation] if no order of the calls explains the history.

@@ -18,6 +18,7 @@ type BrokenError struct {
 	Stderr string
 }
 
+// Error ends with what the program wrote to stderr.
 func (e *BrokenError) Error() string {
 	text := e.Err.Error()
 	if e.Stderr != "" {
@@ -26,6 +27,7 @@ func (e *BrokenError) Error() string {
 	return text
 }
 
+// Unwrap returns Err.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
 // panicked is what the agent answers after it recovered from a panic.

@@ -243,15 +243,26 @@ func TestReadmeLeadsEverybody(t *testing.T) {
 	require.LessOrEqual(t, strings.Count(readme, "\n"), 140, "move details to the page that they belong to")
 	for _, want := range []string{
 		"make demo", "make test", "ringcache serve", "bench/results/table.md", "unreleased", "pip install ./python",
-		"docs/encoder.md", "docs/embedding.md", "docs/without-vllm.md", "cache.Shutdown(", "cache.Abandon()",
+		"docs/index.md", "docs/how-it-works.md", "docs/encoder.md", "docs/embedding.md", "docs/without-vllm.md", "cache.Shutdown(", "cache.Abandon()",
 	} {
 		require.Contains(t, readme, want)
 	}
-	pages, err := os.ReadDir(filepath.Join("..", "..", "docs"))
-	require.NoError(t, err)
-	for _, page := range pages {
-		require.Contains(t, readme, "(docs/"+page.Name()+")", "the README lists each page")
+}
+
+// docs/index.md, from which the site's side bar is made, lists each page, in a section for those who read it.
+func TestIndexListsEveryPage(t *testing.T) {
+	all := documents(t)
+	before, sections, ok := strings.Cut(all["docs/index.md"], "\n## ")
+	require.True(t, ok)
+	require.Contains(t, before, "(../README.md)")
+	pages := 0
+	for file := range all {
+		if page, ok := strings.CutPrefix(file, "docs/"); ok && page != "index.md" {
+			require.Contains(t, sections, "]("+page+"): ", "docs/index.md lists the page, and says what it is about")
+			pages++
+		}
 	}
+	require.Greater(t, pages, 20)
 }
 
 // CONTRIBUTING.md names files and folders by their whole path, and they exist.

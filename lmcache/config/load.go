@@ -47,6 +47,7 @@ type Problem struct {
 	Text   string
 }
 
+// String is a line for people, with the place that the value came from.
 func (p Problem) String() string { return fmt.Sprintf("%s (%s): %s", p.Name, p.Origin, p.Text) }
 
 // Config is a configuration as LMCache reads it. The zero value is not valid; see [Sources.Load] and

@@ -19,6 +19,7 @@ type MissError struct {
 	upstream string
 }
 
+// Error names the keys that the receiver lacks.
 func (e *MissError) Error() string {
 	return fmt.Sprintf("lrusync: not cached and sent without data: %q", e.Keys)
 }

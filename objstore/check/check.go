@@ -46,6 +46,7 @@ type Finding struct {
 	Got    string `json:"got"`
 }
 
+// String is one line, with the file and the offset in it.
 func (f Finding) String() string {
 	return fmt.Sprintf("%s: offset %d: %s: want %s, got %s", f.File, f.Offset, f.What, f.Want, f.Got)
 }

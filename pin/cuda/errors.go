@@ -24,6 +24,7 @@ type Error struct {
 	Text string // the driver's own sentence about the code
 }
 
+// Error has the driver's name and text of the code, and what helps.
 func (e *Error) Error() string {
 	name, text := e.Name, e.Text
 	if name == "" {

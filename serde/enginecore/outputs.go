@@ -19,6 +19,7 @@ const (
 	FinishRepetition FinishReason = 4 // 0.17.0 on; by repetition_detection
 )
 
+// String is the reason as vLLM's frontend reports it.
 func (r FinishReason) String() string {
 	switch r {
 	case FinishStop:
