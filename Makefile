@@ -4,6 +4,8 @@
 #                  PEER=kv: two vLLM engines with LMCache that share the KV of a long prompt
 # make test        everything but the real vLLM
 # make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
+# make test-deploy the board for Grafana and the alerts, in Prometheus' own engine, at daemons with the faults that the
+#                  alerts are for (fetches Prometheus' packages)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
 # make test-lmcache  LMCache's own tools and clients (lm://, Redis's protocol) against the daemon, its engine, look-up,
 #                  configuration and events beside ours; LMCACHE_SOURCE=FOLDER is an unpacked source
@@ -46,7 +48,7 @@ MUTATE_ARGS ?=
 COVER_ARGS ?=
 comma := ,
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm test-lmcache e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover
+.PHONY: all build demo test test-go test-python test-arm64 test-deploy lint test-vllm test-lmcache e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover
 
 all: build
 
@@ -99,6 +101,9 @@ test-python:
 
 test-arm64:
 	scripts/test-arm64.sh
+
+test-deploy:
+	cd daemon/internal/promtest; $(LINT) ./...; ../../../scripts/gotest.py --logs -count=1 -timeout 30m ./...
 
 test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
