@@ -19,6 +19,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
+	"github.com/ringcache/ringcache/daemon/internal/tracing"
 	"github.com/ringcache/ringcache/internal/terminal"
 	shmmemory "github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/tier"
@@ -110,6 +111,7 @@ type runner struct {
 	notify  notifier
 	reloads chan struct{}
 
+	tracer   *tracing.Tracer // nil if it is not configured
 	levels   *levels
 	registry *registry.Registry // of the sessions of all protocols
 	rooms    *fair.Rooms        // of their requests
@@ -155,8 +157,17 @@ func (r *runner) run(ctx context.Context) (err error) {
 	}
 	web, webErr := r.openHTTP(ctx) // first, so that it answers while the levels are opened
 	defer func() { err = errors.Join(err, web.close()) }()
+	profiles, err := r.openPProf(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, profiles.close()) }()
+	if r.tracer, err = r.openTracer(ctx); err != nil {
+		return err
+	}
+	defer r.tracer.Close()
 	r.notify.status("opening the levels")
-	r.levels, err = r.config.open(ctx, r.log)
+	r.levels, err = r.config.open(ctx, r.log, r.tracer)
 	if err != nil {
 		return err
 	}
@@ -181,6 +192,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.server, err = NewServer(o); err != nil {
 		return err
 	}
+	r.server.tracer = r.tracer
 	if r.lmcache, err = r.openLMCache(ctx); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
+	"github.com/ringcache/ringcache/daemon/internal/tracing"
 	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/internal/accept"
 	"github.com/ringcache/ringcache/internal/loglimit"
@@ -34,6 +35,8 @@ type Server struct {
 
 	patience patience
 	features []string // of the protocol, see docs/daemon.md; none yet
+
+	tracer *tracing.Tracer // nil makes no spans. Set before Serve.
 
 	layouts func() []string // of KV caches, as JSON; nil if no engine can register one. Set before Serve.
 

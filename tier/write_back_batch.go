@@ -146,7 +146,9 @@ func (w *writeBack) call(l *lower, batch []*pendingWrite) []error {
 		places = append(places, i)
 	}
 	if len(puts) > 0 {
+		begin := w.begun()
 		l.put(w.life.ctx, puts)
+		w.worked("write back", l, begin, len(puts), func(i int) (Key, int64, error) { return puts[i].Object.Key, puts[i].Object.Size, puts[i].Err })
 	}
 	for i, put := range puts {
 		errs[places[i]] = put.Err

@@ -41,9 +41,9 @@ const (
 	// kvevents.Handler is for routers without Go. blend, with blend/rope, blend/transformer and blend/chunks,
 	// is a capability of its own: KV that is not a prefix. inspect and daemon/doctor are one: what operators
 	// see of segments and machines, each state of a segment and an object has a name; with what inspect needs
-	// of tier/memory and of the daemon's Config.
-	topLevelLimit    = 755
-	withMethodsLimit = 1379
+	// of tier/memory and of the daemon's Config. tier.Work is a call of a level, for spans.
+	topLevelLimit    = 756
+	withMethodsLimit = 1380
 )
 
 // names counts the exported names of a package.

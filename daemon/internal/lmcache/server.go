@@ -14,6 +14,7 @@ import (
 	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
+	"github.com/ringcache/ringcache/daemon/internal/tracing"
 	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/tier"
@@ -39,6 +40,8 @@ type Options struct {
 	Engine string
 	// Bodies is set if no engine maps the segment: bytes come and go within messages.
 	Bodies bool
+	// Tracer makes spans of calls; nil makes none.
+	Tracer *tracing.Tracer
 	// Lock is in place of LockTime, for tests. 0 is LockTime.
 	Lock   time.Duration
 	Logger *slog.Logger // nil is silent
