@@ -299,7 +299,7 @@ func (r *runner) drain() error {
 	start := time.Now()
 	err := r.server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		r.log.Warn("connections were closed before their requests had ended")
+		r.log.Warn("connections were closed before their requests had ended: raise drain if clients need longer")
 		err = nil
 	}
 	r.lmcache.shutdown(ctx)
@@ -310,9 +310,9 @@ func (r *runner) drain() error {
 	case drainErr == nil:
 		r.log.Info("drained", "took", time.Since(start).Round(time.Millisecond).String())
 	case errors.Is(drainErr, context.DeadlineExceeded):
-		r.log.Warn("objects were not written to all lower levels in time: they stay in the segment, and the next daemon writes them", "objects", len(left))
+		r.log.Warn("objects were not written to all lower levels in time: they stay in the segment, and the next daemon writes them; raise drain to wait longer", "objects", len(left))
 	case errors.Is(drainErr, tier.ErrFull): // as long as the daemon ran: a slow level is no failure of its end
-		r.log.Warn("lower levels may lack objects", "error", drainErr)
+		r.log.Warn("lower levels may lack objects, which stay in memory: make room there, as the error says", "error", drainErr)
 	default:
 		err = errors.Join(err, drainErr)
 	}
@@ -325,9 +325,9 @@ func (r *runner) prefault(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		r.log.Warn("the pages of the segment could not be mapped ahead", "error", err)
+		r.log.Warn("the pages of the segment could not be mapped ahead; the first use of each takes longer: see to what the error says, or leave out prefault", "error", err)
 	case !report.Prefault.Obtained:
-		r.log.Warn("the pages of the segment could not be mapped ahead", "reason", report.Prefault.Reason)
+		r.log.Warn("the pages of the segment could not be mapped ahead; the first use of each takes longer: see to what the reason says, or leave out prefault", "reason", report.Prefault.Reason)
 	default:
 		r.log.Info("the pages of the segment are mapped", "bytes", report.Mapped)
 	}

@@ -138,7 +138,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 	defer s.forget(l)
 	err := accept.Loop(l, s.isClosing, s.accept, func(err error) {
-		s.away.Warn(s.log, "a connection could not be accepted", "socket", l.Addr(), "error", err)
+		s.away.Warn(s.log, "a connection could not be accepted: see to what the error says, such as the limit of open files", "socket", l.Addr(), "error", err)
 	})
 	if err != nil {
 		return fmt.Errorf("daemon: %w", err)

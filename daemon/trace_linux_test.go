@@ -120,7 +120,7 @@ func TestTraces(t *testing.T) {
 	md := metadata.AppendToOutgoingContext(t.Context(), "lmcache-client-id-bin", "0123456789abcdef", "traceparent", traceparent(3))
 	require.NoError(t, conn.Invoke(md, "/lmcache.mp.DebugService/Noop", &mp.NoopRequest{}, &mp.NoopResponse{}))
 
-	q := httptest.NewRequest("GET", "/healthz", nil)
+	q := httptest.NewRequest(http.MethodGet, "/healthz", nil)
 	q.Header.Set("traceparent", traceparent(4))
 	w := httptest.NewRecorder()
 	r.handler(nil).ServeHTTP(w, q)
@@ -189,7 +189,7 @@ func TestProfiles(t *testing.T) {
 	require.NoError(t, err)
 	ask := func(path, key string) (int, string) {
 		t.Helper()
-		q, err := http.NewRequest("GET", "http://"+p.addr+path, nil)
+		q, err := http.NewRequest(http.MethodGet, "http://"+p.addr+path, nil)
 		require.NoError(t, err)
 		q.Header.Set("Authorization", "Bearer "+key)
 		resp, err := http.DefaultClient.Do(q)

@@ -20,16 +20,16 @@ type Work struct {
 }
 
 // begun is when a call begins, for worked. It is zero if nobody wants to know.
-func (s *shared) begun() (now time.Time) {
-	if s.options.Work != nil {
+func (sh *shared) begun() (now time.Time) {
+	if sh.options.Work != nil {
 		now = time.Now()
 	}
 	return now
 }
 
 // worked tells of a call that began at a time, and has ended. answer returns what became of each of n objects.
-func (s *shared) worked(kind string, l *lower, begin time.Time, n int, answer func(i int) (Key, int64, error)) {
-	if s.options.Work == nil || n == 0 {
+func (sh *shared) worked(kind string, l *lower, begin time.Time, n int, answer func(i int) (Key, int64, error)) {
+	if sh.options.Work == nil || n == 0 {
 		return
 	}
 	w := Work{Kind: kind, Level: l.name, Begin: begin, Took: time.Since(begin), Keys: make([]Key, n)}
@@ -44,5 +44,5 @@ func (s *shared) worked(kind string, l *lower, begin time.Time, n int, answer fu
 			w.Err = err
 		}
 	}
-	s.options.Work(w)
+	sh.options.Work(w)
 }

@@ -109,7 +109,7 @@ func NewServer(o Options) (*Server, error) {
 	}
 	var err error
 	if s.state, err = loadState(o.State, o.Segment.Generation); err != nil {
-		s.log.Warn("the registrations of engines, and quotas set by HTTP, are lost", "error", err)
+		s.log.Warn("the registrations of engines, and quotas set by HTTP, are lost: restart engines that do not register again, and set the quotas", "error", err)
 	}
 	maps.DeleteFunc(s.state.Instances, func(_ string, i *instance) bool { return i.Layout.Engine != o.Engine })
 	if s.state.Minimum != o.ChunkSize { // registrations are for chunks of a size

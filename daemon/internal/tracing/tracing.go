@@ -178,25 +178,16 @@ func (s Span) End(failure string) {
 
 // Work makes the span of a call of a level, which has ended.
 func (t *Tracer) Work(w tier.Work) {
-	ctx, links := context.Background(), []trace.Link(nil)
-	t.mu.Lock()
-	seen := map[trace.SpanID]bool{}
-	for _, k := range w.Keys {
-		e := t.wanted[k]
-		if e == nil {
-			continue
-		}
-		by := e.Value.(wish).by
-		if seen[by.SpanID()] {
-			continue
-		}
-		if seen[by.SpanID()] = true; len(seen) == 1 {
-			ctx = trace.ContextWithRemoteSpanContext(ctx, by)
-		} else {
-			links = append(links, trace.Link{SpanContext: by})
-		}
+	ctx := context.Background()
+	by := t.whoWants(w.Keys)
+	if len(by) > 0 {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, by[0])
+		by = by[1:]
 	}
-	t.mu.Unlock()
+	links := make([]trace.Link, len(by))
+	for i, other := range by {
+		links[i].SpanContext = other
+	}
 	_, span := t.tracer.Start(ctx, w.Kind+" "+w.Level, trace.WithTimestamp(w.Begin), trace.WithLinks(links...),
 		trace.WithSpanKind(trace.SpanKindInternal))
 	if span.IsRecording() {
@@ -209,4 +200,20 @@ func (t *Tracer) Work(w tier.Work) {
 		}
 	}
 	span.End(trace.WithTimestamp(w.Begin.Add(w.Took)))
+}
+
+// whoWants returns the spans of the traced requests that wanted objects last, each once.
+func (t *Tracer) whoWants(keys []tier.Key) (by []trace.SpanContext) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := map[trace.SpanID]bool{}
+	for _, k := range keys {
+		if e := t.wanted[k]; e != nil {
+			if x := e.Value.(wish).by; !seen[x.SpanID()] {
+				seen[x.SpanID()] = true
+				by = append(by, x)
+			}
+		}
+	}
+	return by
 }
