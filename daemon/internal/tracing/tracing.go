@@ -146,7 +146,7 @@ func (s Span) Want(keys ...tier.Key) {
 	t := s.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, k := range keys {
+	for _, k := range keys[:min(len(keys), mostWanted)] {
 		if e := t.wanted[k]; e != nil {
 			t.order.Remove(e)
 		}
