@@ -202,10 +202,8 @@ func TestLevelThatTakesNoWritesIsLogged(t *testing.T) {
 		var log strings.Builder
 		b := newBed(t, 1<<20, func(o *tier.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
-			if c.Method == "Put" {
-				return tiertest.Answer{Err: tier.ErrUnavailable}
-			}
-			return tiertest.Answer{}
+			answers := map[string]tiertest.Answer{"Put": {Err: tier.ErrUnavailable}}
+			return answers[c.Method]
 		})
 		require.NoError(t, put(b.Store, "x", "", 10))
 		time.Sleep(time.Minute)
