@@ -16,7 +16,8 @@
 #                  are bench/gpu's options. Status 2 where there is no GPU
 # make bench-frontend  requests/s and CPU of the Go frontend beside vLLM's own
 # make test-deploy the Helm chart, plain manifests and Compose files of deploy, by Helm's, Kubernetes' and Compose's
-#                  own packages, which are fetched and built the first time
+#                  own packages; the board for Grafana and the alerts, in Prometheus' own engine, at daemons with
+#                  the faults that the alerts are for. The packages are fetched and built the first time
 # make fuzz        every fuzz target for FUZZTIME
 # make fuzz-vllm   rings, stores and caches beside the real vLLM, every release: 2,000,000
 #                  operations with the newest, 500,000 with each older one
@@ -114,8 +115,8 @@ test-lmcache: bin/ringcache
 	done
 
 test-deploy:
-	cd deploy/check; $(LINT) ./...
-	cd deploy/check; ../../scripts/gotest.py -timeout 30m ./...
+	cd deploy/check; $(LINT) ./...; ../../scripts/gotest.py -timeout 30m ./...
+	cd daemon/internal/promtest; $(LINT) ./...; ../../../scripts/gotest.py --logs -count=1 -timeout 30m ./...
 
 # Engines one after the other: about 40 minutes for all of it.
 e2e:

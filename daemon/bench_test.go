@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/daemon/internal/tracing"
 )
 
 // BenchmarkPinRelease is what a lookup and its end cost a client: two requests over the socket.
@@ -47,5 +51,28 @@ func BenchmarkPinMany(t *testing.B) {
 	for range t.N {
 		p.pin("l", names...)
 		p.release("l")
+	}
+}
+
+// BenchmarkTraces is PinRelease of one client, without spans, with one request in a hundred, and with each.
+func BenchmarkTraces(b *testing.B) {
+	for _, oneIn := range []int{0, 100, 1} {
+		b.Run(fmt.Sprint("one-in=", oneIn), func(t *testing.B) {
+			b := newBed(t, func(*bed) {})
+			if oneIn > 0 {
+				tracer, err := tracing.Open(t.Context(), tracing.Options{URL: collectSpans(t).URL, OneIn: oneIn, Logger: quiet()})
+				require.NoError(t, err)
+				defer tracer.Close()
+				b.server.tracer = tracer
+			}
+			p := b.hello(session1)
+			p.store(b, "a")
+			t.ReportAllocs()
+			t.ResetTimer()
+			for range t.N {
+				p.pin("l", "a")
+				p.release("l")
+			}
+		})
 	}
 }

@@ -38,14 +38,14 @@ func TestServeCheckFindsWhatFails(t *testing.T) {
 	require.NoError(t, os.Mkdir(closed, 0o500))
 	served := testRunner(t)
 	left := testConfig(t) // with a segment and a disk that a daemon left
-	l, err := left.open(t.Context(), quiet())
+	l, err := left.open(t.Context(), quiet(), nil)
 	require.NoError(t, err)
 	l.fresh = false
 	require.NoError(t, l.close())
 	root := os.Geteuid() == 0
 	// adopted gives a configuration a segment of its own that a daemon left.
 	adopted := func(c *Config) {
-		l, err := c.open(t.Context(), quiet())
+		l, err := c.open(t.Context(), quiet(), nil)
 		require.NoError(t, err)
 		l.fresh = false
 		require.NoError(t, l.close())

@@ -30,7 +30,7 @@ func (c *connection) count(q *wire.Request, p *wire.Reply) {
 	label := c.session.user.Count(space, use, q.Op == wire.Hello || q.Op == wire.Stat)
 	if q.Op == wire.Reserve &&
 		slices.ContainsFunc(p.Items, func(it wire.Item) bool { return it.Status == wire.StatusFull }) {
-		s.full.Warn(s.log, "there is no room in memory for an object that a client wants to store: leases hold what is there, or its process has all that it may have",
+		s.full.Warn(s.log, "there is no room in memory for an object that a client wants to store: leases hold what is there, or its process has all that it may have: `ringcache serve status` lists who holds what; raise size or max-held if all of it is needed",
 			"pid", c.client.PID(), "client", label)
 	}
 }

@@ -56,6 +56,10 @@ type Config struct {
 	HTTPKeyFile []string `name:"http-key-file" placeholder:"FILE" help:"Files with a key each, of which HTTP asks for one, but for /, /healthcheck, /healthz and /readyz."`
 	httpKey     secret   // one more, of LMCACHE_API_KEY
 
+	OTLP      string `name:"otlp" placeholder:"URL" help:"Collector of OpenTelemetry that gets spans by OTLP, such as http://127.0.0.1:4318. Without it none are made."`
+	OTLPOneIn int    `name:"otlp-one-in" default:"100" placeholder:"N" help:"Of requests without a trace context of their caller, one in so many is traced; 1 is each."`
+	PProf     string `name:"pprof" placeholder:"HOST:PORT" help:"Address on loopback, and no other, for profiles of the daemon by go tool pprof."`
+
 	Grace time.Duration `name:"grace" default:"30s" placeholder:"TIME" reload:"yes" help:"How long clients have after a restart to come back before what they pinned may go. A reload is for the next start."`
 	Drain time.Duration `name:"drain" default:"30s" placeholder:"TIME" reload:"yes" help:"How long the end waits for what is still to be written to lower levels."`
 
@@ -67,7 +71,7 @@ type Config struct {
 	DefaultLease     time.Duration `name:"default-lease" default:"5m" placeholder:"TIME" reload:"yes" help:"Time of a lease whose client names none."`
 
 	LogLevel  string `name:"log-level" default:"info" placeholder:"LEVEL" reload:"yes" help:"debug, info, warn or error."`
-	LogFormat string `name:"log-format" default:"text" placeholder:"FORMAT" help:"text or json, on stderr."`
+	LogFormat string `name:"log-format" default:"logfmt" placeholder:"FORMAT" help:"logfmt or json, on stderr."`
 }
 
 // configured are the limits without a look at this process.

@@ -333,7 +333,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		{map[string]string{"max-sessions": "0"}, "is not between 1"},
 		{map[string]string{"max-held": "-1"}, "is no size"},
 		{map[string]string{"default-lease": "2h"}, "2h is longer than max-lease, 1h"},
-		{map[string]string{"log-format": "xml"}, "is not one of text, json"},
+		{map[string]string{"log-format": "xml"}, "is not one of logfmt, json"},
 		{map[string]string{"prefault": "maybe"}, "is not true or false"},
 	} {
 		t.Run(fmt.Sprint(c.flags), func(t *testing.T) {

@@ -185,7 +185,9 @@ func (c *connection) answer(body []byte) (out []byte, goesOn bool) {
 	}
 	var p *wire.Reply
 	if c.work.widen(c.needs(q, len(body))) {
+		span := c.server.trace(q)
 		p = c.handleGuarded(q)
+		traced(span, q, p)
 	} else {
 		p = failed(wire.KindBusy, "there is no room for so much now; ask again, for less at a time")
 		p.ID = q.ID

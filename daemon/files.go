@@ -26,6 +26,8 @@ const (
 	valueFiles   = 6 // of an address of lm or resp: its listener and lock, and connections to the server of lm-from
 	lmcacheFiles = 3 // of an address of LMCache's protocol: its listener, its lock, and the file of engines while it is written
 
+	otlpFiles = 4 // connections to the collector, and what its name is looked up with
+
 	mostRedis    = 16 // as package redis has it
 	redisServers = 3  // of a cluster or behind Sentinels, that are asked at a time
 )
@@ -43,6 +45,12 @@ func (c Config) divide(all int) files {
 	}
 	for _, x := range c.valueProtocols() {
 		f.base += valueFiles * len(x.addresses)
+	}
+	if c.PProf != "" {
+		f.base += 1 + maxPProf
+	}
+	if c.OTLP != "" {
+		f.base += otlpFiles
 	}
 	if all > 0 {
 		f.http = min(f.http, max(leastHTTP, all/16))

@@ -31,7 +31,7 @@ func TestHints(t *testing.T) {
 
 	large := c
 	large.Size = 1 << 60
-	_, err := large.open(t.Context(), quiet())
+	_, err := large.open(t.Context(), quiet(), nil)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.ErrorContains(t, err, "size: 1048576TiB takes ")
 	left, err := os.ReadDir(c.ShmDir)
@@ -59,7 +59,7 @@ func TestSegmentBytesAreEnough(t *testing.T) {
 		c := testConfig(t)
 		c.Disk, c.Size = "", size
 		r := newRunner(RunOptions{Config: c})
-		l, err := c.open(t.Context(), r.log)
+		l, err := c.open(t.Context(), r.log, nil)
 		require.NoError(t, err)
 		var sum int64
 		files, err := os.ReadDir(c.ShmDir)

@@ -120,7 +120,7 @@ func (r *runner) handler(keys []secret) http.Handler {
 	if len(r.config.LMCache) > 0 {
 		r.handleLMCache(mux)
 	}
-	guarded := withKeys(keys, mux)
+	guarded := traceHTTP(r.tracer, withKeys(keys, mux))
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if c, ok := q.Context().Value(connKey{}).(*boundedConn); ok {
 			c.begin()

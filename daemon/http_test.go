@@ -39,7 +39,7 @@ func testRunner(t testing.TB) *runner {
 	t.Helper()
 	r := newRunner(RunOptions{Config: testConfig(t), Version: "ringcache test", Log: io.Discard})
 	var err error
-	r.levels, err = r.config.open(context.Background(), r.log)
+	r.levels, err = r.config.open(context.Background(), r.log, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.levels.close()) })
 	r.server, err = NewServer(ServerOptions{Store: r.levels.store, Memory: r.levels.memory, ShmDir: r.config.ShmDir})
@@ -441,7 +441,7 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 
 	good := c
 	good.Disk = ""
-	l, err := good.open(context.Background(), r.log)
+	l, err := good.open(context.Background(), r.log, nil)
 	require.NoError(t, err)
 	l.fresh = false
 	require.NoError(t, l.close())

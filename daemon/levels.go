@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ringcache/ringcache/daemon/internal/tracing"
 	"github.com/ringcache/ringcache/internal/leasetable"
 	"github.com/ringcache/ringcache/internal/location"
 	"github.com/ringcache/ringcache/internal/passwordfile"
@@ -38,8 +39,8 @@ type levels struct {
 }
 
 // open opens the levels and the store, the memory first: its lock is what makes this daemon the only one.
-// After an error nothing is open.
-func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err error) {
+// After an error nothing is open. tracer, which may be nil, is told of the calls of lower levels.
+func (c Config) open(ctx context.Context, log *slog.Logger, tracer *tracing.Tracer) (_ *levels, err error) {
 	size, _ := c.found()
 	l := &levels{fresh: size == 0, quotas: quotas{config: c}}
 	defer func() {
@@ -54,6 +55,9 @@ func (c Config) open(ctx context.Context, log *slog.Logger) (_ *levels, err erro
 		return nil, c.explainMemory(err)
 	}
 	o := tier.Options{Memory: l.memory, Quota: c.Quota, Logger: log}
+	if tracer != nil {
+		o.Work = tracer.Work
+	}
 	for _, x := range c.lower() {
 		if x.place == "" {
 			continue

@@ -16,7 +16,7 @@ import (
 // openLevels opens the levels of a configuration, and closes them with the test.
 func openLevels(t *testing.T, c Config) *levels {
 	t.Helper()
-	l, err := c.open(context.Background(), quiet())
+	l, err := c.open(context.Background(), quiet(), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, l.close()) })
 	return l
@@ -83,7 +83,7 @@ func TestRedisWithItsPassword(t *testing.T) {
 
 	wrong := testConfig(t)
 	wrong.Disk, wrong.Redis, wrong.RedisPasswordFile = "", server.Addr(), write(t, "open")
-	_, err = wrong.open(context.Background(), quiet())
+	_, err = wrong.open(context.Background(), quiet(), nil)
 	require.ErrorContains(t, err, "redis "+server.Addr())
 	require.NotContains(t, err.Error(), "open:")
 }

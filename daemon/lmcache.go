@@ -94,7 +94,7 @@ func (r *runner) openLMCache(ctx context.Context, http string) (_ *lmcacheServic
 		Registry: r.registry, Rooms: r.rooms, Store: r.levels.store, Memory: r.levels.memory, Segment: segment,
 		Dir: dir, ChunkSize: r.config.LMCacheChunkSize,
 		Engine: r.config.LMCacheEngine, Bodies: r.config.LMCacheBodies,
-		State: r.config.lmcacheFile(), Logger: r.log,
+		State: r.config.lmcacheFile(), Tracer: r.tracer, Logger: r.log,
 	})
 	if err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ func lmcacheRunner(t testing.TB, change func(*Config)) *runner {
 	}
 	r := newRunner(RunOptions{Config: c, Version: "ringcache test", Log: io.Discard})
 	var err error
-	r.levels, err = c.open(t.Context(), r.log)
+	r.levels, err = c.open(t.Context(), r.log, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.levels.close()) })
 	r.socket, err = openSocket(t.Context(), c.Socket, r.log)

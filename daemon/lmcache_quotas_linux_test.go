@@ -209,7 +209,7 @@ func TestQuotasByHTTPHoldBeforePendingWrites(t *testing.T) {
 	})
 	r := newRunner(RunOptions{Config: c, Log: io.Discard})
 	var err error
-	r.levels, err = c.open(t.Context(), r.log)
+	r.levels, err = c.open(t.Context(), r.log, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.levels.close()) })
 	for _, err := range r.levels.disk().List(t.Context(), "") { // it waits until the disk knows what it has

@@ -14,7 +14,7 @@ type notifier struct{ log *slog.Logger }
 
 func (n notifier) send(state string) {
 	if _, err := sd.SdNotify(false, state); err != nil {
-		n.log.Warn("the service manager does not take messages", "error", err)
+		n.log.Warn("the service manager does not take messages, and may believe that this never starts: use Type=notify or Type=notify-reload in its unit", "error", err)
 	}
 }
 
@@ -36,7 +36,7 @@ func (n notifier) stopping(limit time.Duration) {
 func (n notifier) watchdog() (c <-chan time.Time, stop func()) {
 	d, err := sd.SdWatchdogEnabled(false)
 	if err != nil {
-		n.log.Warn("the watchdog's settings can't be read", "error", err)
+		n.log.Warn("the watchdog's settings can't be read, so it gets no sign of life: correct WatchdogSec in the unit", "error", err)
 	}
 	if d <= 0 {
 		return nil, func() {}

@@ -18,7 +18,7 @@ func TestQuotasOfTenants(t *testing.T) {
 	c.Quota, c.Quotas = 16<<10, []string{"large=128KiB"}
 	r := newRunner(RunOptions{Config: c, Log: io.Discard})
 	var err error
-	r.levels, err = c.open(t.Context(), r.log)
+	r.levels, err = c.open(t.Context(), r.log, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.levels.close()) })
 	n := 0

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
+	"github.com/ringcache/ringcache/daemon/internal/tracing"
 	"github.com/ringcache/ringcache/internal/terminal"
 	shmmemory "github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/tier"
@@ -110,6 +111,7 @@ type runner struct {
 	notify  notifier
 	reloads chan struct{}
 
+	tracer   *tracing.Tracer // nil if it is not configured
 	levels   *levels
 	registry *registry.Registry // of the sessions of all protocols
 	rooms    *fair.Rooms        // of their requests
@@ -155,8 +157,17 @@ func (r *runner) run(ctx context.Context) (err error) {
 	}
 	web, webErr := r.openHTTP(ctx) // first, so that it answers while the levels are opened
 	defer func() { err = errors.Join(err, web.close()) }()
+	profiles, err := r.openPProf(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, profiles.close()) }()
+	if r.tracer, err = r.openTracer(ctx); err != nil {
+		return err
+	}
+	defer r.tracer.Close()
 	r.notify.status("opening the levels")
-	r.levels, err = r.config.open(ctx, r.log)
+	r.levels, err = r.config.open(ctx, r.log, r.tracer)
 	if err != nil {
 		return err
 	}
@@ -181,6 +192,7 @@ func (r *runner) run(ctx context.Context) (err error) {
 	if r.server, err = NewServer(o); err != nil {
 		return err
 	}
+	r.server.tracer = r.tracer
 	if r.lmcache, err = r.openLMCache(ctx, web.addr); err != nil {
 		return err
 	}
@@ -290,7 +302,7 @@ func (r *runner) drain() error {
 	start := time.Now()
 	err := r.server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		r.log.Warn("connections were closed before their requests had ended")
+		r.log.Warn("connections were closed before their requests had ended: raise drain if clients need longer")
 		err = nil
 	}
 	r.lmcache.shutdown(ctx)
@@ -301,9 +313,9 @@ func (r *runner) drain() error {
 	case drainErr == nil:
 		r.log.Info("drained", "took", time.Since(start).Round(time.Millisecond).String())
 	case errors.Is(drainErr, context.DeadlineExceeded):
-		r.log.Warn("objects were not written to all lower levels in time: they stay in the segment, and the next daemon writes them", "objects", len(left))
+		r.log.Warn("objects were not written to all lower levels in time: they stay in the segment, and the next daemon writes them; raise drain to wait longer", "objects", len(left))
 	case errors.Is(drainErr, tier.ErrFull): // as long as the daemon ran: a slow level is no failure of its end
-		r.log.Warn("lower levels may lack objects", "error", drainErr)
+		r.log.Warn("lower levels may lack objects, which stay in memory: make room there, as the error says", "error", drainErr)
 	default:
 		err = errors.Join(err, drainErr)
 	}
@@ -316,9 +328,9 @@ func (r *runner) prefault(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		r.log.Warn("the pages of the segment could not be mapped ahead", "error", err)
+		r.log.Warn("the pages of the segment could not be mapped ahead; the first use of each takes longer: see to what the error says, or leave out prefault", "error", err)
 	case !report.Prefault.Obtained:
-		r.log.Warn("the pages of the segment could not be mapped ahead", "reason", report.Prefault.Reason)
+		r.log.Warn("the pages of the segment could not be mapped ahead; the first use of each takes longer: see to what the reason says, or leave out prefault", "reason", report.Prefault.Reason)
 	default:
 		r.log.Info("the pages of the segment are mapped", "bytes", report.Mapped)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
+	"github.com/ringcache/ringcache/daemon/internal/tracing"
 	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/internal/accept"
 	"github.com/ringcache/ringcache/internal/loglimit"
@@ -34,6 +35,8 @@ type Server struct {
 
 	patience patience
 	features []string // of the protocol, see docs/daemon.md; none yet
+
+	tracer *tracing.Tracer // nil makes no spans. Set before Serve.
 
 	layouts func() []string // of KV caches, as JSON; nil if no engine can register one. Set before Serve.
 
@@ -135,7 +138,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 	defer s.forget(l)
 	err := accept.Loop(l, s.isClosing, s.accept, func(err error) {
-		s.away.Warn(s.log, "a connection could not be accepted", "socket", l.Addr(), "error", err)
+		s.away.Warn(s.log, "a connection could not be accepted: see to what the error says, such as the limit of open files", "socket", l.Addr(), "error", err)
 	})
 	if err != nil {
 		return fmt.Errorf("daemon: %w", err)

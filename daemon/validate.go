@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -100,6 +101,7 @@ func (c Config) problems() []problem {
 	case len(keys) == 0 && len(c.LMCache) > 0 && c.HTTP != httpOff && !loopback(c.HTTP):
 		wrong("http-key-file", "other machines could clear the cache by HTTP: give a file with a key, or listen at 127.0.0.1 only")
 	}
+	c.lookProblems(&all)
 	for key, d := range map[string]time.Duration{"grace": c.Grace, "drain": c.Drain, "max-lease": c.MaxLease,
 		"default-lease": c.DefaultLease} {
 		if d < 0 || d == 0 && key != "drain" || d > longestTime {
@@ -119,9 +121,36 @@ func (c Config) problems() []problem {
 		wrong("default-lease", "%s is longer than max-lease, %s", formatTime(c.DefaultLease), formatTime(c.MaxLease))
 	}
 	oneOf("log-level", c.LogLevel, "debug", "info", "warn", "error")
-	oneOf("log-format", c.LogFormat, "text", "json")
+	oneOf("log-format", c.LogFormat, "logfmt", "json")
 	slices.SortStableFunc(all, func(a, b problem) int { return order(a.key) - order(b.key) })
 	return all
+}
+
+// lookProblems adds what is wrong with traces and profiles.
+func (c Config) lookProblems(all *problems) {
+	if c.OTLP != "" {
+		u, err := url.Parse(c.OTLP)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
+			strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "" {
+			all.add("otlp", "it must be http://HOST:PORT or https://HOST:PORT; /v1/traces is added, and what a collector wants to be told belongs into OTEL_EXPORTER_OTLP_HEADERS")
+		}
+	}
+	if c.OTLPOneIn < 1 {
+		all.add("otlp-one-in", "%d is less than 1, which traces each request", c.OTLPOneIn)
+	}
+	if c.PProf == "" {
+		return
+	}
+	_, port, err := net.SplitHostPort(c.PProf)
+	_, portErr := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err != nil || portErr != nil:
+		all.add("pprof", "%q is not HOST:PORT, such as 127.0.0.1:6060", c.PProf)
+	case !loopback(c.PProf):
+		all.add("pprof", "%q is reached from other machines, and profiles show what is in memory: use 127.0.0.1:%s, and a tunnel", c.PProf, port)
+	case c.PProf == c.HTTP && port != "0":
+		all.add("pprof", "%q is the address of http: give another port", c.PProf)
+	}
 }
 
 // valueProblems adds what is wrong with the protocols of whole values. taken are the addresses that others

@@ -24,7 +24,9 @@ func (f *fetcher) runLookup(j *job) {
 		}
 	}
 	if rest := j.lookup.rest(live); len(rest) > 0 && j.level < len(f.lower) {
-		j.lookup.ask(j.ctx, f.lower[j.level], rest)
+		level, begin := f.lower[j.level], f.begun()
+		answers := j.lookup.ask(j.ctx, level, rest)
+		f.worked("look up", level, begin, len(rest), func(i int) (Key, int64, error) { return rest[i].key, 0, answers[i].Err })
 	}
 	if len(j.lookup.rest(live)) > 0 && j.level+1 < len(f.lower) {
 		f.mu.Lock()
@@ -116,8 +118,8 @@ func (l *lookup) rest(fetches []*fetch) []*fetch {
 	return rest
 }
 
-// ask asks a level, and notes what it has, and why it may have others all the same.
-func (l *lookup) ask(ctx context.Context, level *lower, fetches []*fetch) {
+// ask asks a level, and notes what it has, and why it may have others all the same. It returns the level's answers.
+func (l *lookup) ask(ctx context.Context, level *lower, fetches []*fetch) []Found {
 	answers, ctxErr := level.stat(ctx, keysOf(fetches))
 	for i, x := range fetches {
 		switch err := answers[i].Err; {
@@ -133,6 +135,7 @@ func (l *lookup) ask(ctx context.Context, level *lower, fetches []*fetch) {
 			l.misses[x] = addFailure(l.misses[x], err)
 		}
 	}
+	return answers
 }
 
 // dropBehindFirstMiss gives up what was found behind the first object that no level has.

@@ -63,7 +63,9 @@ func (t *transfer) read(l *lower) {
 	if len(some) == 0 {
 		return
 	}
+	begin := t.begun()
 	l.get(t.ctx, gets, func(int) bool { return false })
+	t.worked("fetch", l, begin, len(gets), func(i int) (Key, int64, error) { return gets[i].Key, gets[i].Object.Size, gets[i].Err })
 	for i, it := range some {
 		switch err := gets[i].Err; {
 		case err == nil && len(gets[i].Bytes) == len(it.placed.Bytes):

@@ -23,7 +23,8 @@ import (
 //
 // Writes paused or not. A background write that failed for now pauses the background writes to the level
 // (pauseWrites): for 50 ms, then twice as long after each further failure, at most 5 s. The pause ends by
-// time; a write that the level answered, or the level's return, resets its length.
+// time; a write that the level answered, or the level's return, resets its length. A second failure in a row, of a level
+// that can be read, is logged, and so is the write that ends this.
 //
 // mu is a leaf lock: calls of other parts are made without it.
 type health struct {
@@ -35,7 +36,7 @@ type health struct {
 	changed func() // the level may be used again
 
 	// A level may fail on and off for hours.
-	awayLog, backLog loglimit.Limit
+	awayLog, backLog, refusingLog, takingLog loglimit.Limit
 
 	mu           sync.Mutex
 	away         bool
@@ -43,6 +44,7 @@ type health struct {
 	probing      bool // a goroutine probes the level
 	writesPaused bool
 	pause        time.Duration // of writes, the last one; 0 after a success
+	refusing     time.Time     // since when it takes no writes though it can be read, if that was logged; else zero
 }
 
 const (
@@ -144,11 +146,13 @@ func (h *health) markAway(cause error) {
 	already := h.away
 	if !already {
 		h.away, h.awaySince = true, time.Now()
+		h.refusing = time.Time{}
 	}
 	h.startProbe()
 	h.mu.Unlock()
 	if !already {
-		h.awayLog.Warn(h.logger, "tier: a level is away", "level", h.level.Name(), "error", cause)
+		h.awayLog.Warn(h.logger, "tier: a level is away, and is asked again until it answers: see to what the error says", "level",
+			h.level.Name(), "error", cause)
 		h.event(kindAway, cause)
 	}
 }
@@ -171,12 +175,17 @@ func (h *health) markBack() {
 
 // pauseWrites keeps background writes from the level for a while, after one that failed for now. It reports
 // whether the write before that one was a success.
-func (h *health) pauseWrites() (first bool) {
+func (h *health) pauseWrites(cause error) (first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first = h.pause == 0
 	if h.writesPaused {
 		return first
+	}
+	if !first && !h.away && h.refusing.IsZero() {
+		h.refusing = time.Now()
+		h.refusingLog.Warn(h.logger, "tier: a level can be read and takes no writes; what is to be written waits in memory: see to what the error says",
+			"level", h.level.Name(), "error", cause)
 	}
 	h.writesPaused = true
 	h.pause = min(max(2*h.pause, firstPause), maxPause)
@@ -196,4 +205,9 @@ func (h *health) writeAnswered() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pause = 0
+	if !h.refusing.IsZero() {
+		h.takingLog.Info(h.logger, "tier: a level takes writes again", "level", h.level.Name(),
+			"after", time.Since(h.refusing).Round(time.Millisecond).String())
+		h.refusing = time.Time{}
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/fuzz/tiertest"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -192,5 +193,27 @@ func TestLeasesOfTheStore(t *testing.T) {
 			_, err := b.Lease(t.Context(), o)
 			require.ErrorContains(t, err, "the store's own")
 		}
+	})
+}
+
+// TestLevelThatTakesNoWritesIsLogged: once, though writes are tried again and again, and once when it takes them again.
+func TestLevelThatTakesNoWritesIsLogged(t *testing.T) {
+	in(t, func(t *testing.T) {
+		var log strings.Builder
+		b := newBed(t, 1<<20, func(o *tier.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		b.disk.Do(func(c tiertest.Call) tiertest.Answer {
+			answers := map[string]tiertest.Answer{"Put": {Err: tier.ErrUnavailable}}
+			return answers[c.Method]
+		})
+		require.NoError(t, put(b.Store, "x", "", 10))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(log.String(), "a level can be read and takes no writes"), log.String())
+		require.Contains(t, log.String(), "level=disk")
+		require.NotContains(t, log.String(), "is away")
+		b.disk.Do(nil)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(log.String(), "a level takes writes again"), log.String())
 	})
 }

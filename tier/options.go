@@ -76,6 +76,9 @@ type Options struct {
 	// call the Store, but not Close. Events that come faster than it takes them are
 	// dropped, and counted.
 	Events func(Event)
+	// Work, if not nil, is called after each call of a lower level in the background, by the goroutine that made the
+	// call, which waits for it. It must not call the Store.
+	Work func(Work)
 	// Logger gets levels that go away and come back, and what could not be written. nil is
 	// silent.
 	Logger *slog.Logger

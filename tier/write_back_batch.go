@@ -88,6 +88,7 @@ func (w *writeBack) write(q *writeQueue, batch []*pendingWrite, size int64) {
 	w.budget.add(size, nil, -1)
 	l := q.level
 	var again []*pendingWrite
+	var cause error
 	for i, p := range slices.Backward(batch) { // what goes back into the queue keeps its order
 		p.writing &^= l.bit()
 		switch err := errs[i]; {
@@ -95,7 +96,7 @@ func (w *writeBack) write(q *writeQueue, batch []*pendingWrite, size int64) {
 			w.review(p)
 		case err != nil && (isTemporary(err) || w.stopped):
 			p.queued[l.index] = q.list.PushFront(p)
-			again = append(again, p)
+			again, cause = append(again, p), err
 		default:
 			l.health.writeAnswered()
 			w.remove(p, l.bit())
@@ -107,7 +108,7 @@ func (w *writeBack) write(q *writeQueue, batch []*pendingWrite, size int64) {
 	if len(again) == 0 {
 		return
 	}
-	first := !w.stopped && l.health.pauseWrites()
+	first := !w.stopped && l.health.pauseWrites(cause)
 	for _, p := range again {
 		w.review(p)
 	}
@@ -146,7 +147,9 @@ func (w *writeBack) call(l *lower, batch []*pendingWrite) []error {
 		places = append(places, i)
 	}
 	if len(puts) > 0 {
+		begin := w.begun()
 		l.put(w.life.ctx, puts)
+		w.worked("write back", l, begin, len(puts), func(i int) (Key, int64, error) { return puts[i].Object.Key, puts[i].Object.Size, puts[i].Err })
 	}
 	for i, put := range puts {
 		errs[places[i]] = put.Err

@@ -22,7 +22,7 @@ func (w *writeBack) resume() {
 	keys := w.lease.State().Pinned
 	for i, placed := range w.lease.Pin(keys) {
 		if placed.Err != nil {
-			w.options.Logger.Warn("tier: an object with a pending write is gone",
+			w.options.Logger.Warn("tier: an object with a pending write is gone, and no lower level gets it: see what else writes to the segment",
 				"object", keys[i].String(), "error", placed.Err)
 			continue
 		}

@@ -6,24 +6,26 @@ import (
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
-// Pin looks names up and keeps them in place, see [wire.Pin]. The request has Lease, Names, Space, Seconds
-// and Prefix.
+// Pin looks names up and keeps them in place, see [wire.Pin]. The request has Lease, Names, Space, Seconds,
+// Prefix and Trace.
 func (c *Client) Pin(ctx context.Context, q wire.Request) ([]wire.Item, error) {
 	return c.items(ctx, wire.Pin, q)
 }
 
-// Get returns where the objects of a lease are, see [wire.Get]. The request has Lease, Space and Names.
+// Get returns where the objects of a lease are, see [wire.Get]. The request has Lease, Space, Names and
+// Trace.
 func (c *Client) Get(ctx context.Context, q wire.Request) ([]wire.Item, error) {
 	return c.items(ctx, wire.Get, q)
 }
 
-// Reserve takes room for objects, see [wire.Reserve]. The request has Lease, Space, Objects and Seconds.
+// Reserve takes room for objects, see [wire.Reserve]. The request has Lease, Space, Objects,
+// Seconds and Trace.
 func (c *Client) Reserve(ctx context.Context, q wire.Request) ([]wire.Item, error) {
 	return c.items(ctx, wire.Reserve, q)
 }
 
-// Commit publishes what was reserved, see [wire.Commit]. The request has Lease, Space, Names, Keep and
-// Seconds.
+// Commit publishes what was reserved, see [wire.Commit]. The request has Lease, Space, Names, Keep,
+// Seconds and Trace.
 func (c *Client) Commit(ctx context.Context, q wire.Request) ([]wire.Item, error) {
 	return c.items(ctx, wire.Commit, q)
 }

@@ -55,6 +55,7 @@ func drawRequest(t *rapid.T) *Request {
 		q.Lease = printed(maxLease).Draw(t, "lease")
 		q.Space = text(255).Filter(func(s string) bool { return s != "" }).Draw(t, "space")
 	}
+	trace := func() { q.Trace = text(60).Draw(t, "trace") }
 	seconds := func() { q.Seconds = rapid.Uint32().Draw(t, "seconds") }
 	switch q.Op {
 	case Hello:
@@ -68,14 +69,17 @@ func drawRequest(t *rapid.T) *Request {
 	case Pin:
 		where()
 		seconds()
+		trace()
 		q.Names = names(1)
 		q.Prefix = either.Draw(t, "prefix")
 	case Get:
 		where()
+		trace()
 		q.Names = names(0)
 	case Reserve:
 		where()
 		seconds()
+		trace()
 		for range rapid.IntRange(1, 5).Draw(t, "objects") {
 			q.Objects = append(q.Objects, Object{
 				Name: text(300).Draw(t, "name"), Size: sizes.Draw(t, "size"), Note: bytesOrNil(t), Parent: text(20).Draw(t, "parent"),
@@ -84,6 +88,7 @@ func drawRequest(t *rapid.T) *Request {
 		}
 	case Commit:
 		where()
+		trace()
 		q.Names = names(1)
 		if q.Keep = either.Draw(t, "keep"); q.Keep {
 			seconds()

@@ -133,7 +133,7 @@ func isZero(v any) bool {
 func requestExamples() []*Request {
 	return []*Request{
 		{ID: 1, Op: Hello, Version: Version, Session: "12345678", Client: "c", Fingerprint: &encoder.Fingerprint{Model: "m", Revision: "r", DType: "bfloat16", Layout: "l", Engine: "e", Ranks: 2, Rank: 1}, Features: []string{"a", ""}},
-		{ID: 300, Op: Pin, Lease: "l", Space: "s", Names: []string{"a", ""}, Seconds: 70000, Prefix: true},
+		{ID: 300, Op: Pin, Lease: "l", Space: "s", Names: []string{"a", ""}, Seconds: 70000, Prefix: true, Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 		{ID: 3, Op: Get, Lease: "l", Space: "s"},
 		{ID: 1 << 63, Op: Reserve, Lease: "l", Space: "s", Objects: []Object{{Name: "a", Size: 1 << 40, Note: []byte{1}, Parent: "p", Tenant: "t", Cost: 1}, {}}},
 		{ID: 5, Op: Commit, Lease: "l", Space: "s", Names: []string{"a"}, Keep: true, Seconds: 1},

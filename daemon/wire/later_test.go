@@ -126,7 +126,7 @@ func TestErrorOfUnknownKind(t *testing.T) {
 func TestMapOfAllFields(t *testing.T) {
 	q := &Request{
 		ID: 1, Op: Pin, Version: 1, Session: "s", Client: "c", Fingerprint: &encoder.Fingerprint{Model: "m"}, Features: []string{"f"}, Lease: "l", Space: "p",
-		Names: []string{"n"}, Seconds: 1, Prefix: true, Keep: true, Objects: []Object{{Name: "o"}}, Leases: []string{"l"}, List: true,
+		Names: []string{"n"}, Seconds: 1, Prefix: true, Keep: true, Objects: []Object{{Name: "o"}}, Leases: []string{"l"}, List: true, Trace: "t",
 	}
 	frame, err := AppendRequest(nil, q)
 	require.NoError(t, err)

@@ -86,6 +86,10 @@ type Request struct {
 	Objects []Object `msg:"objects,most=MaxNames" needs:"Reserve"`
 	Leases  []string `msg:"leases,most=MaxNames" may:"Release"`
 	List    bool     `msg:"list" may:"Stat"`
+
+	// Trace is the trace context of the caller, a traceparent of W3C. The daemon's span of the request is a child of
+	// it. One that can't be read is none.
+	Trace string `msg:"trace" may:"Pin Get Reserve Commit"`
 }
 
 // fingerprint is [encoder.Fingerprint], with the keys of its fields.

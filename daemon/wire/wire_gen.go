@@ -27,12 +27,13 @@ const (
 	requestObjects     = 13
 	requestLeases      = 14
 	requestList        = 15
+	requestTrace       = 16
 )
 
 var requestKeys = [...]string{
 	"id", "op", "version", "session", "client", "fingerprint",
 	"features", "lease", "space", "names", "seconds", "prefix",
-	"keep", "objects", "leases", "list",
+	"keep", "objects", "leases", "list", "trace",
 }
 
 func (v *Request) used() (s set) {
@@ -52,6 +53,7 @@ func (v *Request) used() (s set) {
 	s.when(requestObjects, len(v.Objects) > 0)
 	s.when(requestLeases, len(v.Leases) > 0)
 	s.when(requestList, v.List)
+	s.when(requestTrace, v.Trace != "")
 	return s
 }
 
@@ -97,10 +99,10 @@ func (v *Reply) used() (s set) {
 
 var forms = map[Op]form{
 	Hello:   {needs: 1<<requestVersion | 1<<requestSession | 1<<requestClient, may: 1<<requestFingerprint | 1<<requestFeatures},
-	Pin:     {needs: 1<<requestLease | 1<<requestSpace | 1<<requestNames, may: 1<<requestSeconds | 1<<requestPrefix},
-	Get:     {needs: 1<<requestLease | 1<<requestSpace, may: 1 << requestNames},
-	Reserve: {needs: 1<<requestLease | 1<<requestSpace | 1<<requestObjects, may: 1 << requestSeconds},
-	Commit:  {needs: 1<<requestLease | 1<<requestSpace | 1<<requestNames, may: 1<<requestSeconds | 1<<requestKeep},
+	Pin:     {needs: 1<<requestLease | 1<<requestSpace | 1<<requestNames, may: 1<<requestSeconds | 1<<requestPrefix | 1<<requestTrace},
+	Get:     {needs: 1<<requestLease | 1<<requestSpace, may: 1<<requestNames | 1<<requestTrace},
+	Reserve: {needs: 1<<requestLease | 1<<requestSpace | 1<<requestObjects, may: 1<<requestSeconds | 1<<requestTrace},
+	Commit:  {needs: 1<<requestLease | 1<<requestSpace | 1<<requestNames, may: 1<<requestSeconds | 1<<requestKeep | 1<<requestTrace},
 	Abort:   {needs: 1<<requestLease | 1<<requestSpace | 1<<requestNames, may: 0},
 	Release: {needs: 0, may: 1<<requestLease | 1<<requestSpace | 1<<requestNames | 1<<requestLeases},
 	Stat:    {needs: 0, may: 1<<requestSpace | 1<<requestNames | 1<<requestList},
@@ -148,6 +150,7 @@ func (e *encoding) request(v *Request) {
 	}
 	e.texts(&m, "leases", v.Leases, MaxNames)
 	e.bool(&m, "list", v.List)
+	e.text(&m, "trace", v.Trace)
 	e.close(m)
 }
 
@@ -194,6 +197,8 @@ func (d *decoder) request(v *Request) {
 			v.Leases = d.at(&seen, 14, "leases").texts(v.Leases, MaxNames)
 		case "list":
 			v.List = d.at(&seen, 15, "list").bool()
+		case "trace":
+			v.Trace = d.at(&seen, 16, "trace").text(old.Trace)
 		default:
 			d.skip()
 		}

@@ -56,7 +56,7 @@ var floors = [][]string{
 	{"mmcache"},
 	{"engine"},
 	{"engine/zmq"},
-	{"daemon/internal/process", "daemon/internal/fair"}, // with the registry: for each protocol of the daemon
+	{"daemon/internal/process", "daemon/internal/fair", "daemon/internal/tracing"}, // with the registry: for each protocol of the daemon
 	{"daemon/internal/registry"},
 	{"daemon/internal/sessionless"}, // for each protocol of values
 	{"daemon/wire"},

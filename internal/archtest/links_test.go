@@ -24,14 +24,21 @@ var (
 	waiting = append([]string{"golang.org/x/sync"}, msgpack...)
 	redis   = append([]string{"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sync"}, system...)
 	chunks  = []string{"github.com/fxamacker/cbor/v2", "github.com/x448/float16", "github.com/zeebo/xxh3", "github.com/zeebo/blake3", "lukechampine.com/blake3", "github.com/klauspost/cpuid/v2"}
-	// What only an operator's daemon links: metrics, the file of its configuration, systemd's notifications,
+	// What only an operator's daemon links: metrics, traces, the file of its configuration, systemd's notifications,
 	// and gRPC and ZeroMQ for clients of LMCache.
 	serving = slices.Concat(redis, msgpack, chunks, []string{
 		"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc", "golang.org/x/net", "golang.org/x/text",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs",
 		"github.com/beorn7/perks", "github.com/munnerz/goautoneg", "google.golang.org/protobuf",
 		"github.com/coreos/go-systemd/v22", "go.yaml.in/yaml/v3", "github.com/go-zeromq/zmq4",
-	})
+	}, spans)
+	// OpenTelemetry's library and exporter, and what they stand on.
+	spans = []string{
+		"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/trace", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/log",
+		"go.opentelemetry.io/otel/exporters/otlp/otlptrace", "go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp",
+		"go.opentelemetry.io/proto/otlp", "go.opentelemetry.io/auto/sdk", "github.com/cenkalti/backoff/v5", "github.com/go-logr/logr",
+		"github.com/go-logr/stdr", "github.com/google/uuid", "github.com/grpc-ecosystem/grpc-gateway/v2", "google.golang.org/genproto/googleapis/api",
+	}
 	sockets = append([]string{"github.com/go-zeromq/zmq4", "golang.org/x/text"}, waiting...)
 	events  = append([]string{
 		"github.com/go-zeromq/zmq4", "golang.org/x/sync", "golang.org/x/text",

@@ -41,10 +41,11 @@ const (
 	// kvevents.Handler is for routers without Go, and coordinator.Reporter for servers that report to one.
 	// blend, with blend/rope, blend/transformer and blend/chunks, is a capability of its own: KV that is not a
 	// prefix. inspect and daemon/doctor are one: what operators see of segments and machines, each state of a
-	// segment and an object has a name; with what inspect needs of tier/memory and of the daemon's Config. kv/directory/shared, with Change and what it needs of a
-	// Directory, is what directories on several hosts share; Client of tier/redis is its way to a Redis.
-	topLevelLimit    = 766
-	withMethodsLimit = 1401
+	// segment and an object has a name; with what inspect needs of tier/memory and of the daemon's Config.
+	// kv/directory/shared, with Change and what it needs of a Directory, is what directories on several hosts
+	// share; Client of tier/redis is its way to a Redis. tier.Work is a call of a level, for spans.
+	topLevelLimit    = 767
+	withMethodsLimit = 1402
 )
 
 // names counts the exported names of a package.

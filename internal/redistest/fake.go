@@ -23,6 +23,7 @@ type Fake struct {
 	mu     sync.Mutex
 	data   map[string]string
 	answer Answer
+	refuse func(command []string) []byte
 	closed bool
 	conns  map[net.Conn]bool
 	work   sync.WaitGroup
@@ -76,6 +77,14 @@ func (f *Fake) Do(answer Answer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answer = answer
+}
+
+// Refuse answers, in place of executing a command, what refuse returns, if that is not nil. It is called with a lock
+// held.
+func (f *Fake) Refuse(refuse func(command []string) []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuse = refuse
 }
 
 func (f *Fake) accept(l net.Listener) {
@@ -175,6 +184,11 @@ func bulk(text string) []byte { return fmt.Appendf(nil, "$%d\r\n%s\r\n", len(tex
 
 // run executes a command. The lock is held.
 func (f *Fake) run(command []string) []byte {
+	if f.refuse != nil {
+		if answer := f.refuse(command); answer != nil {
+			return answer
+		}
+	}
 	name, args := strings.ToUpper(command[0]), command[1:]
 	switch {
 	case name == "PING":

@@ -22,10 +22,10 @@ ALIGNED = 64
 
 _KEYS = {
     "hello": ({"version", "session", "client"}, {"fingerprint", "features"}),
-    "pin": ({"lease", "space", "names"}, {"seconds", "prefix"}),
-    "get": ({"lease", "space"}, {"names"}),
-    "reserve": ({"lease", "space", "objects"}, {"seconds"}),
-    "commit": ({"lease", "space", "names"}, {"keep", "seconds"}),
+    "pin": ({"lease", "space", "names"}, {"seconds", "prefix", "trace"}),
+    "get": ({"lease", "space"}, {"names", "trace"}),
+    "reserve": ({"lease", "space", "objects"}, {"seconds", "trace"}),
+    "commit": ({"lease", "space", "names"}, {"keep", "seconds", "trace"}),
     "abort": ({"lease", "space", "names"}, set()),
     "release": (set(), {"leases", "lease", "space", "names"}),
     "stat": (set(), set()),

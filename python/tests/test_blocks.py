@@ -89,6 +89,7 @@ def test_hit_is_pinned_until_it_is_loaded(daemon: Standin, engine: Engine) -> No
     assert engine.hits("r") == 3
     assert daemon.ops().count("pin") == 1
     places = engine.blocks.load(CHAIN[1:3], "r")
+    assert engine.blocks.stats.take() == {"hits": 2}
     assert [place.offset for (place,) in places] == [daemon.objects[f"{k.hex()}.0"][0] for k in CHAIN[1:3]]
     engine.blocks.step()
     assert daemon.held() == names(1, 2), "the first is not loaded"
@@ -169,7 +170,9 @@ def test_what_is_on_its_way_for_too_long_is_computed(daemon: Standin, engine: En
     assert engine.hits("r") is None
     engine.clock.now += 2
     assert engine.hits("r") == 1
+    assert engine.hits("r") == 1
     engine.blocks.load(CHAIN[:1], "r")
+    assert engine.blocks.stats.take() == {"late": 1, "hits": 1}, "however often vLLM asks"
     engine.blocks.loaded(CHAIN[:1], "r")
     engine.blocks.step()
     assert daemon.calls[-1].get("leases") == [LEASE], "nobody is interested any more"
@@ -225,6 +228,7 @@ def test_a_daemon_that_is_away_has_nothing(daemon: Standin, engine: Engine) -> N
     engine.clock.now += 0.01
     assert engine.hits("b") == 0
     assert engine.hits("a") == 0, "the last answer counts"
+    assert engine.blocks.stats.take() == {"failures": 2}
     daemon.start()
     engine.client._retry_at = 0
     engine.clock.now += 1

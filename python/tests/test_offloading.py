@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from standin import Standin
 from test_blocks import CHAIN, config
 
@@ -334,6 +335,70 @@ def test_an_engine_stores_and_another_loads(daemon: Standin) -> None:
     for one in (manager, manager2, w, w2):
         one.shutdown()
     assert daemon.held() == set()
+
+
+def test_counts_reach_prometheus(daemon: Standin) -> None:
+    """In vLLM's own metrics, beside those of encoder outputs. The alerts and the board of the daemon are
+    tested with what they look like here: RECORD=1 writes the file anew."""
+    from prometheus_client import (  # type: ignore[import-not-found, unused-ignore]
+        CollectorRegistry,
+        Counter,
+        Gauge,
+        Histogram,
+        generate_latest,
+    )
+    from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import OffloadPromMetrics
+
+    from ringcache.vllm._metrics import CacheMetrics
+    from ringcache.vllm._stats import KV_NAMES, NAMES
+
+    registry = CollectorRegistry()
+
+    def into(kind: Any) -> Any:
+        return lambda **options: kind(registry=registry, **options)
+
+    kinds = {kind: into(kind) for kind in (Counter, Gauge, Histogram)}
+    extra = {"spec_name": "KVOffloadingSpec", "spec_module_path": "ringcache.vllm"}
+    transfer = types.SimpleNamespace(kv_connector_extra_config=extra)
+    engine = types.SimpleNamespace(kv_transfer_config=transfer, ec_transfer_config=types.SimpleNamespace())
+    names = ["model_name", "engine"]
+    values: dict[int, list[object]] = {0: ["model", "0"]}
+    kv = OffloadPromMetrics(engine, kinds, names, values)
+    outputs = CacheMetrics(engine, kinds, names, values)
+    manager = spec(daemon).get_manager()
+    stats = pickle.loads(pickle.dumps(manager.get_stats()))
+    assert manager.get_stats() is None
+    kv.observe(stats.data, 0)
+    stats.reset()
+    for name in ("load", "store"):  # as vLLM's scheduler does
+        stats.increase_counter(f"vllm:kv_offload_{name}_bytes", 0)
+    kv.observe(stats.data, 0)
+    text = generate_latest(registry).decode()
+    ours = [*(f"encoder_{name}" for name in NAMES), *(f"kv_{name}" for name in KV_NAMES)]
+    wanted = [f"vllm:ringcache_{name}_total{{" for name in ours]
+    wanted += [f"vllm:kv_offload_{name}_bytes_total{{" for name in ("load", "store")]
+    lines = [line for start in wanted for line in text.splitlines() if line.startswith(start)]
+    assert len(lines) == len(wanted), text
+    path = ROOT / "daemon/internal/promtest/testdata/engine.txt"
+    if os.environ.get("RECORD"):
+        path.write_text("".join(f"{line}\n" for line in lines))
+    assert path.read_text().splitlines() == lines
+
+    daemon.put(f"{CHAIN[0].hex()}.0", bytes(2 * PAGE), "note")
+    ctx = context("r", 2)
+    manager.on_new_request(ctx)
+    assert manager.lookup(CHAIN[0], ctx) is base.LookupResult.HIT
+    manager.prepare_load(CHAIN[:1], ctx)
+    kv.observe(manager.get_stats().data, 0)
+    assert manager.get_stats() is None
+    outputs.observe({"hits": 2}, 0)
+    text = generate_latest(registry).decode()
+    for name, count in (("kv_hits", 1), ("kv_failures", 0), ("encoder_hits", 2)):
+        line = f'vllm:ringcache_{name}_total{{engine="0",model_name="model"}} {count}.0'
+        assert line in text, text
+    manager.complete_load(CHAIN[:1], ctx)
+    manager.on_request_finished(ctx)
+    manager.shutdown()
 
 
 def test_what_is_on_its_way_is_asked_for_again(daemon: Standin) -> None:

@@ -281,7 +281,7 @@ func (x *lease) resume(place int, f leasetable.Item) error {
 		}
 	}
 	if !ok {
-		l.log.Warn("an object of a lease is gone", "segment", l.o.Name, "lease", x.id, "id", f.Record.ID, "error", err)
+		l.log.Warn("an object of a lease is gone: see what else writes to the segment", "segment", l.o.Name, "lease", x.id, "id", f.Record.ID, "error", err)
 		if it.res != nil {
 			it.res.Discard()
 		} else if it.o != nil {

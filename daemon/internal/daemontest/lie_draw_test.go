@@ -80,6 +80,9 @@ func (l *liar) request() *wire.Request {
 		if q.Op == wire.Pin || q.Op == wire.Commit {
 			q.Seconds, q.Keep, q.Prefix = seconds, q.Op == wire.Commit, q.Op == wire.Pin && l.rng.IntN(2) == 0
 		}
+		if q.Op == wire.Pin && l.rng.IntN(4) == 0 {
+			q.Trace = pick(l, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-", strings.Repeat("t", 1000))
+		}
 	case wire.Stat:
 		q.List = l.rng.IntN(20) == 0
 		if l.rng.IntN(2) == 0 {

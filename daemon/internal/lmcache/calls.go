@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
+	"github.com/ringcache/ringcache/daemon/internal/tracing"
 )
 
 // Bounds of what a client may do, whatever carries it.
@@ -31,7 +32,9 @@ type caller struct {
 	conn    *connection
 	id      string // of the client
 	release release
-	room    *room // of the call's messages; nil if nothing bounds them
+	room    *room          // of the call's messages; nil if nothing bounds them
+	trace   tracing.Caller // the trace context of the call; nil if there can be none
+	span    tracing.Span   // of the call
 }
 
 // method handles a call: it has a message of its own, and a function. Calls take moments, but for those of a
@@ -148,6 +151,16 @@ func (s *Server) answer(name string, m method, c caller, q proto.Message) (p pro
 			s.refused(name, err)
 		}
 	}()
+	if s.o.Tracer != nil {
+		c.span = s.o.Tracer.Start("lmcache "+name, c.trace)
+		defer func() {
+			failure := ""
+			if err != nil {
+				failure = err.Error()
+			}
+			c.span.End(failure)
+		}()
+	}
 	if load, ok := q.(*mp.PrepareRetrieveRequest); ok && !c.room.forAnswer(s.answerBytes(load)) {
 		return nothing[name], nil // the call has ended
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -150,7 +151,11 @@ func callerOf(ctx context.Context) (caller, error) {
 	if len(ids) != 1 || len(ids[0]) != 16 {
 		return caller{}, fmt.Errorf("lmcache: the call has no metadata %s of 16 bytes, which LMCache 0.5.5 and later send", idHeader)
 	}
-	return caller{ctx: ctx, conn: conn.conn, id: hex.EncodeToString([]byte(ids[0]))}, nil
+	c := caller{ctx: ctx, conn: conn.conn, id: hex.EncodeToString([]byte(ids[0]))}
+	if len(md.Get("traceparent")) > 0 {
+		c.trace = func(field string) string { return strings.Join(md.Get(field), ",") }
+	}
+	return c, nil
 }
 
 // identifier identifies the process of each connection, in place of a handshake.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
+	"github.com/ringcache/ringcache/daemon/internal/tracing"
 	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/tier"
 )
@@ -34,6 +35,7 @@ type lookup struct {
 	readers uint8
 	memory  int // chunks, counted from 0, that were there at once; -1 if it was not looked yet
 	asked   asked
+	span    tracing.Span // of the call that began it
 }
 
 // key returns the key of an object of a worker.
@@ -106,7 +108,7 @@ func (s *Server) lookUp(by caller, k *mp.IpcCacheServerKey) error {
 		}
 		c.forgetDone(req)
 		var l *lookup
-		if l, err = s.newLookup(c, key); err == nil {
+		if l, err = s.newLookup(c, key, by.span); err == nil {
 			req.add(l)
 			return nil
 		}
@@ -142,10 +144,10 @@ const (
 )
 
 // newLookup looks up what a key is about. The caller has c.mu.
-func (s *Server) newLookup(c *client, key rangeKey) (*lookup, error) {
+func (s *Server) newLookup(c *client, key rangeKey, span tracing.Span) (*lookup, error) {
 	size := s.chunkSize()
 	l := &lookup{
-		from: key.from / size, to: key.to / size, readers: uint8(key.readers), begun: time.Now(), memory: -1,
+		from: key.from / size, to: key.to / size, readers: uint8(key.readers), begun: time.Now(), memory: -1, span: span,
 		asked: asked{size, len(key.tokens) / 4, key.computed},
 	}
 	l.answer = l.from
@@ -220,6 +222,7 @@ func (s *Server) pin(c *client, l *lookup) {
 		for i := range keys {
 			keys[i] = l.key(worker, i*groups+group)
 		}
+		l.span.Want(keys...)
 		placed, err := c.session.Pin(l.lease, keys, s.o.Lock, l.windows[group] == 0)
 		for i, p := range placed {
 			if p.Err == nil {
@@ -246,6 +249,7 @@ func (s *Server) pin(c *client, l *lookup) {
 	}
 	if l.memory < 0 {
 		l.memory = n
+		l.span.Count(l.to-l.from, n-l.from)
 	}
 	late := time.Since(l.begun) > s.patience
 	if l.pending = longest > n && !late; l.pending {

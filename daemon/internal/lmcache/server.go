@@ -14,6 +14,7 @@ import (
 	"github.com/ringcache/ringcache/daemon/internal/fair"
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
+	"github.com/ringcache/ringcache/daemon/internal/tracing"
 	"github.com/ringcache/ringcache/internal/loglimit"
 	"github.com/ringcache/ringcache/kv"
 	"github.com/ringcache/ringcache/tier"
@@ -39,6 +40,8 @@ type Options struct {
 	Engine string
 	// Bodies is set if no engine maps the segment: bytes come and go within messages.
 	Bodies bool
+	// Tracer makes spans of calls; nil makes none.
+	Tracer *tracing.Tracer
 	// Lock is in place of LockTime, for tests. 0 is LockTime.
 	Lock   time.Duration
 	Logger *slog.Logger // nil is silent
@@ -106,7 +109,7 @@ func NewServer(o Options) (*Server, error) {
 	}
 	var err error
 	if s.state, err = loadState(o.State, o.Segment.Generation); err != nil {
-		s.log.Warn("the registrations of engines, and quotas set by HTTP, are lost", "error", err)
+		s.log.Warn("the registrations of engines, and quotas set by HTTP, are lost: restart engines that do not register again, and set the quotas", "error", err)
 	}
 	maps.DeleteFunc(s.state.Instances, func(_ string, i *instance) bool { return i.Layout.Engine != o.Engine })
 	if s.state.Minimum != o.ChunkSize { // registrations are for chunks of a size

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
+	"github.com/ringcache/ringcache/daemon/internal/tracing"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -22,6 +23,7 @@ type store struct {
 // call is a call of a worker about a range of chunks.
 type call struct {
 	c        *client // locked
+	span     tracing.Span
 	key      rangeKey
 	worker   *instance // nil if it is not registered
 	from, to int       // chunks
@@ -46,7 +48,7 @@ func (s *Server) begin(by caller, k *mp.IpcCacheServerKey, instance int64) (q ca
 		return call{}, err
 	}
 	size := s.chunkSize()
-	q = call{c: c, key: key, worker: s.workers.workerOf(by, instance, key), from: key.from / size, to: key.to / size}
+	q = call{c: c, span: by.span, key: key, worker: s.workers.workerOf(by, instance, key), from: key.from / size, to: key.to / size}
 	if q.worker == nil || q.from == q.to {
 		begun = true
 		return q, nil
@@ -237,7 +239,9 @@ func (s *Server) commitStore(by caller, q *mp.CommitStoreRequest) bool {
 
 // commit publishes what a lease has reserved.
 func (q *call) commit(lease string, keys []tier.Key) error {
+	q.span.Want(keys...)
 	errs, stored, err := q.c.session.Commit(lease, keys, false, 0)
+	q.span.Count(len(keys), stored)
 	q.c.session.Count(keys[0].Space, registry.Use{Stored: int64(stored)}, false)
 	return errors.Join(append(errs, err)...)
 }

@@ -29,7 +29,7 @@ func (r *Registry) Identify(conn net.Conn) (*Client, error) {
 	}
 	if own := os.Geteuid(); int(user) != own {
 		p.Close()
-		r.otherUser.Warn(r.log, "a client of another user was refused", "user", user, "pid", p.ID().PID)
+		r.otherUser.Warn(r.log, "a client of another user was refused: run engines and daemon as one user", "user", user, "pid", p.ID().PID)
 		return nil, fmt.Errorf("%w: you are user %d, and the daemon serves user %d only; run both as one user",
 			ErrOwner, user, own)
 	}

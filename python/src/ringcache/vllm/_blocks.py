@@ -26,6 +26,7 @@ from ..daemon import Client, Item, Mapping, Segment
 from ._link import Link
 from ._options import Options, weights_digest
 from ._pins import Pins
+from ._stats import Stats
 
 _logger: Final = logging.getLogger("vllm.ringcache")
 
@@ -161,6 +162,7 @@ class _Request:
     pending: set[str] = field(default_factory=set)  # names of blocks on their way
     answers: dict[str, tuple[str, float]] = field(default_factory=dict)  # but hits, and since when
     deadline: float | None = None  # of what is pending
+    late: bool = False  # it has passed, and was counted
     finished: bool = False
 
 
@@ -186,6 +188,7 @@ class Blocks:
         self._looked = 0, 0.0  # the epoch of the connection that was up, and when
         self._blocks: dict[str, _Block] = {}
         self._requests: dict[str, _Request] = {}
+        self.stats = Stats()
         self._link = Link(client, "scheduler", clock, WHAT)
         self._pins = Pins(
             client, self._link, LEASE, seconds=seconds, without=_WITHOUT, known=self._used, clock=clock
@@ -208,6 +211,9 @@ class Blocks:
             status, since = state.answers.get(name, ("", 0.0))
             now = self._clock()
             if status == "pending" and state.deadline is not None and now >= state.deadline:
+                if not state.late:
+                    state.late = True
+                    self.stats.add(late=len(state.pending))
                 return "miss"  # the daemon goes on fetching it, for a later request
             if not status or now - since >= (_MISS if status == "miss" else _ASK_AGAIN):
                 self._ask(request_id, state, name, [self.name(k) for k in rest()])
@@ -222,6 +228,7 @@ class Blocks:
         names = [self.name(key) for key in keys]
         places = [self._blocks[name].places for name in names]
         state.loading.update(names)
+        self.stats.add(hits=len(names))
         self._leave(request_id, state)
         return places
 
@@ -292,6 +299,7 @@ class Blocks:
         items = self._pins.ask([o for n in names for o in self._objects(n)], prefix=True)
         now = self._clock()
         if items is None:
+            self.stats.add(failures=1)
             state.answers[name] = ("miss", now)
             return
         assert items.hello is not None
@@ -362,7 +370,7 @@ class Blocks:
             if not any(name in other.pending for other in self._requests.values()):
                 self._pins.drop(self._objects(name))
         state.answers.clear()
-        state.deadline = None
+        state.deadline, state.late = None, False
 
     def _end(self, request_id: str, state: _Request) -> None:
         """Forget a request that has finished and loads nothing. No step may follow, so what it held is

@@ -1,16 +1,18 @@
-"""What an encoder connector did, for vLLM's log and its metrics.
+"""What a connector did, for vLLM's log and its metrics.
 
-vLLM asks for counts in the scheduler, and only its newer model runner asks workers. Both runners hand a
+Of encoder outputs, vLLM asks for counts in the scheduler, and only its newer model runner asks workers. Both runners hand a
 worker's own report over to the scheduler with each step, so a worker's counts travel in that report and
 in nothing else: no runner counts twice. The first rank counts what it loads for all ranks.
 """
+
+# See docs/decisions.md, "Connectors count where vLLM serves".
 
 from __future__ import annotations
 
 import threading
 from typing import Any, Final
 
-#: What is counted, and what it means.
+#: What is counted of encoder outputs, and what it means.
 NAMES: Final = {
     "hits": "encoder outputs that were loaded instead of computed",
     "misses": "encoder outputs that had to be computed",
@@ -21,6 +23,17 @@ NAMES: Final = {
     "skipped": "encoder outputs that were not stored, since they were there or had no room",
     "failures": "calls of the daemon that failed",
 }
+
+#: What is counted of KV blocks, in the scheduler. vLLM itself counts tokens and bytes:
+#: ``vllm:external_prefix_cache_*`` and ``vllm:kv_offload_*``.
+KV_NAMES: Final = {
+    "hits": "KV blocks that were loaded instead of computed",
+    "late": "KV blocks that were on their way from a lower level, and not waited for any longer",
+    "failures": "calls of the daemon that failed",
+}
+
+#: Of the metric of a count of KV blocks.
+KV_PREFIX: Final = "vllm:ringcache_kv_"
 
 
 class Stats:

@@ -29,6 +29,7 @@ from vllm.v1.kv_offload import base
 from ..daemon import Client
 from ._block_worker import BlockWorker
 from ._blocks import Blocks, Place, check, options_of, space_of
+from ._stats import KV_NAMES, KV_PREFIX
 
 _logger: Final = logging.getLogger("vllm.ringcache")
 
@@ -51,6 +52,13 @@ class StoreBlocks(base.LoadStoreSpec):  # type: ignore[misc]
 class KVOffloadingSpec(base.OffloadingSpec):  # type: ignore[misc]
     """See the module. The options are those of ``kv_connector_extra_config``: ``socket``, ``space``,
     ``revision``, ``tenant``, ``timeout``, ``wait``, ``lease`` and ``pin``."""
+
+    @classmethod
+    def build_metric_definitions(cls, extra_config: dict[str, Any]) -> dict[str, Any]:
+        return {
+            KV_PREFIX + name: base.OffloadingCounterMetadata(documentation=text)
+            for name, text in KV_NAMES.items()
+        }
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -95,6 +103,9 @@ class Manager(base.OffloadingManager):  # type: ignore[misc]
         )
         self._blocks.watch()
         self._shares: bool | None = None
+        # The first report has all names, since Prometheus does not see the first step of a counter that
+        # comes with it.
+        self._counted = dict.fromkeys(KV_NAMES, 0)
 
     def lookup(self, key: bytes, req_context: Any) -> Any:
         if not self._shares or not req_context.load_tier_filter.allows(base.Medium.CPU, base.Locality.LOCAL):
@@ -146,6 +157,19 @@ class Manager(base.OffloadingManager):  # type: ignore[misc]
 
     def reset_cache(self) -> None:
         self._blocks.reset()
+
+    def get_stats(self) -> Any:
+        counts = self._counted | self._blocks.stats.take()
+        self._counted = {}
+        if not counts:
+            return None
+        # Not above: vLLM imports this module while it imports that one.
+        from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import OffloadingConnectorStats
+
+        stats = OffloadingConnectorStats()
+        for name, count in counts.items():
+            stats.increase_counter(KV_PREFIX + name, count)
+        return stats
 
     def shutdown(self) -> None:
         self._blocks.close()
