@@ -55,6 +55,7 @@ func (r *runner) look() page.Now {
 	n.Held, n.Fetches, n.Queued, n.Backlog = c.Held, st.Fetches, st.Queued, st.Backlog
 	n.InFlight, n.BacklogBytes = st.InFlight, st.BacklogBytes
 	for _, l := range st.Levels {
+		l.Usage.Tenants = nil // looks are kept
 		n.Levels = append(n.Levels, page.Level{LevelState: l})
 	}
 	for _, x := range r.levels.store.Counters() {
@@ -68,14 +69,14 @@ func (r *runner) look() page.Now {
 		}
 	}
 	for _, x := range c.Requests {
-		n.Ops = append(n.Ops, page.Op{Name: string(x.Op), Within: slices.Clone(x.Within[:]), Total: x.Total})
+		n.Ops = append(n.Ops, page.Op{Name: string(x.Op), Within: x.Within[:], Total: x.Total})
 	}
-	r.lookAtRefused(&n, c)
+	r.lookAtOthers(&n, c)
 	return n
 }
 
-// lookAtRefused adds what was refused, and what clients of other protocols did.
-func (r *runner) lookAtRefused(n *page.Now, c Counters) {
+// lookAtOthers adds what was refused, and what clients of other protocols did.
+func (r *runner) lookAtOthers(n *page.Now, c Counters) {
 	for _, x := range c.Refused {
 		n.Refused = append(n.Refused, page.Refused{What: "requests", Reason: string(x.Kind), Count: x.Count})
 	}
@@ -89,6 +90,9 @@ func (r *runner) lookAtRefused(n *page.Now, c Counters) {
 		n.Refused = append(n.Refused, x)
 	}
 	if r.lmcache != nil {
+		for _, x := range r.lmcache.server.Calls() {
+			n.Ops = append(n.Ops, page.Op{Name: "lmcache " + x.Name, Within: x.Within[:], Total: x.Total})
+		}
 		n.Refused = append(n.Refused, page.Refused{
 			What: "chunks of LMCache", Reason: "full", Count: uint64(r.lmcache.server.Counts().NoRoom),
 		})

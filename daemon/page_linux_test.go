@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 	"github.com/ringcache/ringcache/daemon/internal/page"
 	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/tier"
@@ -95,6 +96,28 @@ func TestPageFindsLeases(t *testing.T) {
 	require.Len(t, h, 1)
 	require.Equal(t, []int64{3, 3000}, []int64{h[0].Objects, h[0].Bytes})
 	p.release("one", "two")
+}
+
+// TestPageOfEnginesWithLMCache: their calls and sessions are there as the others are.
+func TestPageOfEnginesWithLMCache(t *testing.T) {
+	r := lmcacheRunner(t, nil)
+	call := lmcacheClient(t, r)
+	storeKV(call)
+	call("LookupService/Lookup", &mp.LookupRequest{Key: kvKey(nil)}, &mp.LookupResponse{})
+	ops := map[string]bool{}
+	for _, op := range r.look().Ops {
+		ops[op.Name] = op.Total > 0
+	}
+	for name, called := range map[string]bool{"lmcache Lookup": true, "lmcache CommitStore": true, "lmcache Clear": false, "pin": false} {
+		is, there := ops[name]
+		require.True(t, there, name)
+		require.Equal(t, called, is, name)
+	}
+	w, q := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/page/", nil)
+	q.Host = "127.0.0.1"
+	r.handler(nil).ServeHTTP(w, q)
+	require.Contains(t, w.Body.String(), "lmcache Lookup")
+	require.Contains(t, w.Body.String(), "<small>lmcache/")
 }
 
 // TestKeyOfThePage: a browser sends it as a password, by itself from then on. So nothing but the page takes it so: a

@@ -42,7 +42,8 @@ func (f *fake) set(do func(f *fake)) {
 	do(f)
 }
 
-// newPage returns a page of a fake daemon, which has a memory level and a disk. There is no segment unless do names one.
+// newPage returns a page of a fake daemon, which has a memory level and a disk. There is no segment unless do makes
+// one.
 func newPage(t testing.TB, do func(*Options)) (*Page, *fake) {
 	t.Helper()
 	f := &fake{now: Now{

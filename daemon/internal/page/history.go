@@ -16,7 +16,7 @@ const (
 
 	// What is kept is of fixed size, so there is a most of everything. A daemon has fewer.
 	mostLevels = 6
-	mostOps    = 12
+	mostOps    = 32
 )
 
 // sample is what was counted within a step.

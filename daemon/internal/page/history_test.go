@@ -40,7 +40,7 @@ func lookAt(step int, do func(n *Now)) Now {
 func TestHistoryIsBounded(t *testing.T) {
 	var h history
 	h.bounds = bounds
-	require.Less(t, int(reflect.TypeFor[history]().Size()), 256<<10)
+	require.Less(t, int(reflect.TypeFor[history]().Size()), 300<<10)
 	const all = 3*steps + 7
 	for i := range all {
 		h.add(lookAt(i, nil))
@@ -73,6 +73,8 @@ func TestRatesAreOfTheLastMinute(t *testing.T) {
 			n.Use.Hits, n.Use.Misses, n.Use.Stored = int64(30*i), int64(6*i), int64(3*i)
 			n.Refused = []Refused{{"objects", "full", uint64(i)}, {"requests", "busy", 0}}
 		}))
+		before, _, _ := h.last()
+		require.Len(t, before.Levels, 1, "what was before the levels were opened is not compared")
 	}
 	before, now, _ := h.last()
 	v := &view{Now: now}
@@ -133,4 +135,14 @@ func TestNumbersForPeople(t *testing.T) {
 	require.Equal(t, "7", countOf(uint64(7)))
 	require.Equal(t, []string{"0.5", "100", "–", "12.3 %"}, []string{rate(0.5), rate(100), percent(-1), percent(0.123)})
 	require.Equal(t, "more than 1.0 s", bounded(time.Second, bounds))
+}
+
+// TestMostCalled: a protocol with many kinds of calls does not fill the page with curves.
+func TestMostCalled(t *testing.T) {
+	var ops []Op
+	for _, n := range []uint64{0, 5, 1, 9, 0, 7, 6} {
+		ops = append(ops, Op{Within: []uint64{n, 0, 0, 0}})
+	}
+	require.Equal(t, []int{1, 3, 5, 6}, mostCalled(ops))
+	require.Equal(t, []int{1, 2}, mostCalled(ops[:3]))
 }

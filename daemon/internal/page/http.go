@@ -29,8 +29,8 @@ var staticFiles embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Handler answers what is below Path but for the stream, and Path without its slash. guarded reports that only those who
-// have a key get to it. Else it answers only under names that no website can have: addresses, and localhost.
+// Handler answers what is below Path but for the stream, and Path without its slash. guarded reports that only those
+// who have a key get to it. Else it answers only under names that no website can have: addresses, and localhost.
 func (p *Page) Handler(guarded bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /page", func(w http.ResponseWriter, _ *http.Request) {

@@ -15,7 +15,7 @@ type Now struct {
 	State string // "ready" with a remark, or why no requests are taken
 
 	Levels []Level // fastest first; nil while there is no store
-	Ops    []Op    // of our own protocol
+	Ops    []Op
 	Values []Values
 	// Refused are requests and objects that were refused, by reason. The list never changes its order.
 	Refused []Refused

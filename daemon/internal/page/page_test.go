@@ -63,6 +63,7 @@ func TestPageShowsWhatThereIs(t *testing.T) {
 
 	f.set(func(f *fake) { f.now = Now{State: "opening the levels"}; f.holdings = nil })
 	p.at = time.Time{}
+	p.sample()
 	_, n = get(t, p, Path)
 	require.Contains(t, textOf(n), "opening the levels")
 	require.Contains(t, textOf(n), "There is no store yet")
@@ -307,11 +308,11 @@ func TestSearch(t *testing.T) {
 	require.Contains(t, textOf(n), "0 found")
 
 	f.set(func(f *fake) {
-		f.found = tier.Located{Found: tier.Found{Object: tier.Object{Size: 77, Tenant: "team", Parent: "parent", Cost: time.Second, Note: []byte("uint8 3")}}, Levels: []string{"memory", "disk"}}
+		f.found = tier.Located{Found: tier.Found{Object: tier.Object{Size: 77, Tenant: "team", Parent: "older", Cost: time.Second, Note: []byte("uint8 3")}}, Levels: []string{"memory", "disk"}}
 		f.leases = []wire.Lease{{Name: "s1/lease", Client: "engine", PID: 12, Pinned: 1, Bytes: 77}}
 	})
 	_, n = get(t, p, Path+"objects?space=space&name=needle-1")
-	for _, want := range []string{"needle-1 of space", "levels memory disk", "bytes 77 bytes", "tenant team", "parent parent", "again 1.0 s", "note uint8 3", "s1/lease engine 12 1 pinned, 0 reserved"} {
+	for _, want := range []string{"needle-1 of space", "levels memory disk", "bytes 77 bytes", "tenant team", "parent older", "again 1.0 s", "note uint8 3", "s1/lease engine 12 1 pinned, 0 reserved"} {
 		require.Contains(t, textOf(n), want)
 	}
 	f.set(func(f *fake) { f.found, f.leases = tier.Located{Found: tier.Found{Err: tier.ErrNotFound}}, nil })

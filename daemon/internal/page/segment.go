@@ -49,8 +49,8 @@ const (
 	searchPiece = 256              // objects that are looked at before a rest
 )
 
-// search finds objects in memory that have a text in their key, in the order of the table. It rests as long as it works. more reports that
-// there are more than are shown, or that its time was over.
+// search finds objects in memory that have a text in their key, in the order of the table. It rests as long as it
+// works. more reports that there are more than are shown, or that its time was over.
 func search(ctx context.Context, name, dir, text string) (found []inspect.Object, looked int, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()

@@ -1,11 +1,13 @@
 package page
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,7 +72,12 @@ func (p *Page) view(eventsOnly bool) *view {
 	if eventsOnly {
 		return v
 	}
-	v.Now = p.o.Now()
+	p.mu.Lock()
+	before, now, ok := p.history.last()
+	p.mu.Unlock()
+	if v.Now = now; !ok || time.Since(now.At) > fresh {
+		v.Now = p.o.Now()
+	}
 	v.Sessions = p.o.Holdings(shownSessions)
 	v.More = max(0, v.Now.Sessions-len(v.Sessions))
 	if v.Now.Levels != nil {
@@ -82,13 +89,12 @@ func (p *Page) view(eventsOnly bool) *view {
 			v.Map = &mapView{Caption: "the segment can't be looked at: " + p.segment.err.Error()}
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	before, _, ok := p.history.last()
 	if !ok {
 		before = v.Now
 	}
 	v.rates(before, p.o.Bounds)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if time.Since(p.charts) >= chartRest {
 		p.charts = time.Now()
 		v.Charts = p.history.draw(v.Now)
@@ -172,7 +178,8 @@ func (h *history) draw(now Now) (all []chart) {
 		}
 		return n / float64(len(s)) / Step.Seconds(), true
 	}, nil, rate}.draw(samples, now.At))
-	for i, op := range now.Ops[:min(len(now.Ops), mostOps)] {
+	for _, i := range mostCalled(now.Ops) {
+		op := now.Ops[i]
 		c := plot{op.Name + ": 99 % within", 0, func(s []sample) (float64, bool) {
 			most := float32(0)
 			for _, x := range s {
@@ -191,6 +198,22 @@ func (h *history) draw(now Now) (all []chart) {
 		}
 		return float64(most), true
 	}, nil, func(v float64) string { return count(int64(v)) }}.draw(samples, now.At))
+}
+
+const plottedOps = 4 // those that are called most have a curve
+
+// mostCalled returns the places of the ops that are called most, in their order.
+func mostCalled(ops []Op) []int {
+	var all []int
+	for i, op := range ops[:min(len(ops), mostOps)] {
+		if sum(op.Within) > 0 {
+			all = append(all, i)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(sum(ops[b].Within), sum(ops[a].Within)) })
+	all = all[:min(len(all), plottedOps)]
+	slices.Sort(all)
+	return all
 }
 
 // mapView is a segment, drawn.
