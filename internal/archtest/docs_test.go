@@ -250,6 +250,9 @@ func TestReadmeLeadsEverybody(t *testing.T) {
 	pages, err := os.ReadDir(filepath.Join("..", "..", "docs"))
 	require.NoError(t, err)
 	for _, page := range pages {
+		if page.IsDir() {
+			continue // pictures
+		}
 		require.Contains(t, readme, "(docs/"+page.Name()+")", "the README lists each page")
 	}
 }
