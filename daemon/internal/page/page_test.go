@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -350,4 +351,37 @@ func TestSearchRests(t *testing.T) {
 	require.Equal(t, searchPiece, looked, "it does not go on without a rest")
 	_, _, _, err = search(t.Context(), "none", o.Dir, "x")
 	require.Error(t, err)
+}
+
+// TestMemoryIsFlat: what a page keeps after three hours is what it keeps after one, when the ring of the hour is full.
+func TestMemoryIsFlat(t *testing.T) {
+	p, f := newPage(t, func(o *Options) { segment(t, o, "a") })
+	wake, err := p.open()
+	require.NoError(t, err)
+	defer p.leave(wake)
+	log := slog.New(p.o.Events.Handler(slog.DiscardHandler))
+	i := 0
+	hours := func(n int) uint64 {
+		for range n * steps {
+			i++
+			f.set(func(f *fake) {
+				f.now.Backlog, f.now.Levels[0].Hits = i, int64(i)
+				f.now.Refused = []Refused{{"objects", "full", uint64(i / 50)}}
+			})
+			log.Info("event", "number", i)
+			p.sample()
+			if i%60 == 0 {
+				p.charts, p.segment.next = time.Time{}, time.Time{}
+				p.refresh(false)
+			}
+		}
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	one, three := hours(1), hours(2)
+	t.Logf("%d bytes of heap after an hour, %d after three", one, three)
+	require.Less(t, three, one+256<<10, "bytes")
 }
