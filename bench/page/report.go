@@ -116,7 +116,7 @@ func (r *results) write(w io.Writer, o options) {
 		read, seconds = read+float64(t.read), seconds+t.seconds
 	}
 	first, last := r.memory()
-	fmt.Fprintf(w, "\n%d calls. A page got %.1f KiB a second. The daemon's own memory (RssAnon): %.1f MiB in the first quarter of the turns, %.1f MiB in the last.\n",
+	fmt.Fprintf(w, "\n%d calls. A page got %.1f KiB a second. The daemon's own memory (RssAnon): %.1f MiB in the first quarter\nof the turns, %.1f MiB in the last.\n",
 		calls, read/1024/max(seconds, 1e-9)/float64(o.Pages), first/(1<<20), last/(1<<20))
 }
 
