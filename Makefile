@@ -8,6 +8,8 @@
 # make test-lmcache  LMCache's own tools and clients (lm://, Redis's protocol) against the daemon, its engine, look-up,
 #                  configuration and events beside ours; LMCACHE_SOURCE=FOLDER is an unpacked source
 #                  distribution, whose script and test are run, too
+# make test-browser  the daemon's page in a headless Chromium (fetched from the distribution's packages; without one it says
+#                  so and is skipped); BROWSER_ARGS are the test's: -busy 31m -images FOLDER makes the pictures of docs/page.md
 # make e2e         whole vLLM engines behind package engine and beside the daemon (makes the same environment)
 # make bench       the jobs of a cache beside the real vLLM and other peers: table, plots and raw
 #                  samples in bench/results; BENCH_ARGS are bench/compare's options
@@ -47,9 +49,10 @@ GPU_ARGS ?=
 BENCH_ARGS ?=
 MUTATE_ARGS ?=
 COVER_ARGS ?=
+BROWSER_ARGS ?=
 comma := ,
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm test-lmcache test-deploy e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover pictures docs
+.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm test-lmcache test-deploy test-browser e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover pictures docs
 
 all: build
 
@@ -77,7 +80,7 @@ lint:
 	out=$$(gofmt -l .); test -z "$$out" || { gofmt -d .; exit 1; }
 	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build ./...; done
 	for os in darwin windows; do GOOS=$$os go build ./...; done # other systems compile, and report that they are unsupported
-	for module in . bench scripts/oracle scripts/pictures examples/ringtest; do (cd "$$module"; $(LINT) ./...); done # with the tag e2e; vet is one of the linters
+	for module in . bench scripts/oracle scripts/pictures examples/ringtest interop/browser; do (cd "$$module"; $(LINT) ./...); done # with the tag e2e; vet is one of the linters
 
 # The race detector needs a C compiler, nothing else here does. It brings failpoints and invariants along.
 RACE := $(shell command -v $${CC:-gcc} >/dev/null 2>&1 && echo -race)
@@ -117,6 +120,10 @@ test-lmcache: bin/ringcache
 test-deploy:
 	cd deploy/check; $(LINT) ./...; ../../scripts/gotest.py -timeout 30m ./...
 	cd daemon/internal/promtest; $(LINT) ./...; ../../../scripts/gotest.py --logs -count=1 -timeout 30m ./...
+
+test-browser: bin/ringcache
+	root=$$(scripts/fetch-chromium.sh) || { echo "skipped: there is no Chromium, see above"; exit 0; }; \
+	cd interop/browser; RINGCACHE_TEST_CHROMIUM="$$root" ../../scripts/gotest.py --logs -count=1 -timeout 2h . -command $(CURDIR)/bin/ringcache $(BROWSER_ARGS)
 
 # Engines one after the other: about 40 minutes for all of it.
 e2e:

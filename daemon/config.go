@@ -51,7 +51,7 @@ type Config struct {
 	respPassword     secret   // of LMCACHE_RESP_PASSWORD, without the file
 	ValuesAny        bool     `name:"values-any" default:"false" help:"Allow addresses for lm and resp that other machines reach. lm has no password, and nothing is encrypted."`
 
-	HTTP        string   `name:"http" default:"127.0.0.1:9401" placeholder:"HOST:PORT" help:"Address for /healthz, /readyz and /metrics, and with lmcache for paths of lmcache server, or off."`
+	HTTP        string   `name:"http" default:"127.0.0.1:9401" placeholder:"HOST:PORT" help:"Address for /healthz, /readyz, /metrics and /page/, and with lmcache for paths of lmcache server, or off."`
 	HTTPAny     bool     `name:"http-any" default:"false" help:"Allow an address for HTTP that other machines reach. Nothing is encrypted."`
 	HTTPKeyFile []string `name:"http-key-file" placeholder:"FILE" help:"Files with a key each, of which HTTP asks for one, but for /, /healthcheck, /healthz and /readyz."`
 	httpKey     secret   // one more, of LMCACHE_API_KEY

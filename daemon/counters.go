@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ringcache/ringcache/daemon/internal/latency"
 	"github.com/ringcache/ringcache/daemon/wire"
 )
 
@@ -38,12 +39,7 @@ type RequestCounter struct {
 }
 
 // LatencyBounds are the bounds of RequestCounter.Within.
-var LatencyBounds = [...]time.Duration{
-	10 * time.Microsecond, 25 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond, 250 * time.Microsecond,
-	500 * time.Microsecond,
-	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
-	50 * time.Millisecond, 100 * time.Millisecond, time.Second,
-}
+var LatencyBounds = latency.Bounds
 
 // ItemCounter counts answers about single objects.
 type ItemCounter struct {
@@ -90,12 +86,9 @@ var (
 // meter counts what a server does.
 type meter struct {
 	accepted atomic.Uint64
-	requests [len(meterOps)]struct {
-		nanoseconds atomic.Int64
-		within      [len(LatencyBounds) + 1]atomic.Uint64
-	}
-	answers [len(meterOps)][len(meterStatuses)]atomic.Uint64
-	refused [len(meterKinds)]atomic.Uint64
+	requests [len(meterOps)]latency.Meter
+	answers  [len(meterOps)][len(meterStatuses)]atomic.Uint64
+	refused  [len(meterKinds)]atomic.Uint64
 }
 
 // took counts a request that was answered. One that could not be read has no op.
@@ -104,9 +97,7 @@ func (m *meter) took(op wire.Op, d time.Duration) {
 	if i < 0 {
 		return
 	}
-	at, _ := slices.BinarySearch(LatencyBounds[:], d)
-	m.requests[i].nanoseconds.Add(int64(d))
-	m.requests[i].within[at].Add(1)
+	m.requests[i].Took(d)
 }
 
 // items counts the answers of a request, which was not refused as a whole.
@@ -132,12 +123,8 @@ func (m *meter) refuse(kind wire.Kind) {
 // fill reports all ops and kinds, and the statuses that there were.
 func (m *meter) fill(c *Counters) {
 	for i, op := range meterOps {
-		r := RequestCounter{Op: op, Total: time.Duration(m.requests[i].nanoseconds.Load())}
-		for j := range r.Within {
-			r.Within[j] = m.requests[i].within[j].Load()
-			r.Count += r.Within[j]
-		}
-		c.Requests = append(c.Requests, r)
+		n := m.requests[i].Counts()
+		c.Requests = append(c.Requests, RequestCounter{Op: op, Count: n.Count, Total: n.Total, Within: n.Within})
 		for j, status := range meterStatuses {
 			if n := m.answers[i][j].Load(); n > 0 {
 				c.Items = append(c.Items, ItemCounter{op, status, n})

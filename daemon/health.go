@@ -15,6 +15,9 @@ const (
 	phaseClosed                // the store is being closed, or run has failed
 )
 
+// errHangs is why a daemon can't go on.
+var errHangs = errors.New("the store does not answer")
+
 // healthy reports why the daemon can't go on: its store does not answer. While levels are opened and closed
 // there is nothing to ask.
 func (r *runner) healthy() error {
@@ -22,7 +25,7 @@ func (r *runner) healthy() error {
 		return nil
 	}
 	if !r.probe.ask(func() { r.levels.store.State() }, probeTime) {
-		return errors.New("the store does not answer")
+		return errHangs
 	}
 	return nil
 }

@@ -9,10 +9,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ringcache/ringcache/daemon/internal/page"
 )
 
 // httpOff is the address of a daemon without HTTP.
@@ -23,8 +26,12 @@ type web struct {
 	addr   string // host and port
 	server *http.Server
 	served chan error
-	once   sync.Once
-	err    error
+	page   struct { // the goroutine that looks for it
+		stop context.CancelFunc
+		done chan struct{}
+	}
+	once sync.Once
+	err  error
 }
 
 // openHTTP listens and serves, unless it is off. The web is not nil.
@@ -57,6 +64,12 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 	w.served = make(chan error, 1)
 	bounded := newBounded(l, r.config.files().http) // a reload writes to the configuration
 	go func() { w.served <- w.server.Serve(bounded) }()
+	looking, stop := context.WithCancel(context.WithoutCancel(ctx)) // until all is closed
+	w.page.stop, w.page.done = stop, make(chan struct{})
+	go func() {
+		defer close(w.page.done)
+		r.page.Run(looking)
+	}()
 	r.log.Info("HTTP", "address", w.addr)
 	return w, nil
 }
@@ -76,6 +89,8 @@ func (w *web) close() error {
 		if w.server == nil {
 			return
 		}
+		w.page.stop() // ends streams, for which Shutdown would wait
+		<-w.page.done
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if w.server.Shutdown(ctx) != nil {
@@ -90,7 +105,7 @@ func (w *web) close() error {
 
 // handler answers a few paths, all but probes only to those who have one of the keys, if there are any. An
 // answer is whole before its first byte is sent, so that a client that takes it slowly has nothing but its
-// connection, and one that goes away is no error in the log.
+// connection, and one that goes away is no error in the log. The stream of the page alone is sent as it comes.
 func (r *runner) handler(keys []secret) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -119,18 +134,39 @@ func (r *runner) handler(keys []secret) http.Handler {
 	})
 	if len(r.config.LMCache) > 0 {
 		r.handleLMCache(mux)
+	} else {
+		mux.HandleFunc("GET /{$}", toPage(http.NotFound))
 	}
-	guarded := traceHTTP(r.tracer, withKeys(keys, mux))
+	looks := r.page.Handler(len(keys) > 0)
+	mux.Handle("/page", looks)
+	mux.Handle(page.Path, looks)
+	guarded, stream := traceHTTP(r.tracer, withKeys(keys, mux)), withKeys(keys, r.page.Stream(len(keys) > 0))
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if c, ok := q.Context().Value(connKey{}).(*boundedConn); ok {
 			c.begin()
 			defer c.end()
+		}
+		if q.URL.Path == page.StreamPath {
+			stream.ServeHTTP(w, q)
+			return
 		}
 		whole := answer{header: w.Header(), status: http.StatusOK}
 		guarded.ServeHTTP(&whole, q)
 		w.WriteHeader(whole.status)
 		_, _ = w.Write(whole.body.Bytes()) // a client that went away
 	})
+}
+
+// toPage leads browsers from / to the page, and hands everybody else on.
+func toPage(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		if strings.Contains(q.Header.Get("Accept"), "text/html") {
+			w.Header().Set("Location", strings.TrimPrefix(page.Path, "/"))
+			w.WriteHeader(http.StatusFound)
+			return
+		}
+		next(w, q)
+	}
 }
 
 // answer is an answer that is not sent yet.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/ringcache/ringcache/daemon/internal/page"
 	"github.com/ringcache/ringcache/internal/passwordfile"
 )
 
@@ -61,7 +62,9 @@ func (c Config) httpKeys() (keys []secret, err error) {
 // publicPaths say that the daemon lives and is ready, to probes, which have no key.
 var publicPaths = map[string]bool{"/": true, "/healthcheck": true, "/healthz": true, "/readyz": true}
 
-// withKeys lets only those in who have a key, as LMCache's clients send it: as a Bearer, or in a header of its own.
+// withKeys lets only those in who have a key, as LMCache's clients send it: as a Bearer, or in a header of its own. To
+// the page a browser may send it as a password, whatever the user: it sends that by itself from then on, also for other
+// websites, so nothing that changes anything takes it so.
 func withKeys(keys []secret, next http.Handler) http.Handler {
 	if len(keys) == 0 {
 		return next
@@ -75,6 +78,10 @@ func withKeys(keys []secret, next http.Handler) http.Handler {
 		if !strings.EqualFold(scheme, "Bearer") {
 			bearer = ""
 		}
+		looks := strings.HasPrefix(q.URL.Path, page.Path)
+		if _, password, ok := q.BasicAuth(); ok && looks {
+			bearer = password
+		}
 		given, own := sha256.Sum256([]byte(bearer)), sha256.Sum256([]byte(q.Header.Get("X-LMCache-API-Key")))
 		known := 0 // all are compared, so that the time says nothing
 		for i := range sums {
@@ -82,6 +89,9 @@ func withKeys(keys []secret, next http.Handler) http.Handler {
 		}
 		if known == 0 && !publicPaths[q.URL.Path] {
 			w.Header().Set("WWW-Authenticate", "Bearer")
+			if looks {
+				w.Header().Add("WWW-Authenticate", `Basic realm="ringcache: any user, the key as password", charset="UTF-8"`)
+			}
 			replyJSON(w, http.StatusUnauthorized, map[string]any{
 				"detail": "there is no key, or another one: send Authorization: Bearer KEY, or X-LMCache-API-Key: KEY",
 			})

@@ -14,9 +14,9 @@ import (
 // handleLMCache answers the paths of LMCache's own server that mean the same here.
 // See docs/operations.md, "In place of lmcache server".
 func (r *runner) handleLMCache(mux *http.ServeMux) {
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /{$}", toPage(func(w http.ResponseWriter, _ *http.Request) {
 		replyJSON(w, http.StatusOK, map[string]any{"status": "ok", "service": "ringcache"})
-	})
+	}))
 	mux.HandleFunc("GET /healthcheck", func(w http.ResponseWriter, _ *http.Request) {
 		if _, err := r.ready(); err != nil {
 			replyJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "unhealthy", "reason": err.Error()})

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
+	"github.com/ringcache/ringcache/daemon/internal/page"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/internal/tracing"
 	"github.com/ringcache/ringcache/internal/terminal"
@@ -108,6 +109,7 @@ type runner struct {
 	level   *slog.LevelVar
 	log     *slog.Logger
 	records *asyncLog // of log
+	page    *page.Page
 	notify  notifier
 	reloads chan struct{}
 
@@ -135,8 +137,10 @@ func newRunner(o RunOptions) *runner {
 	if o.Config.LogFormat == "json" {
 		h = slog.NewJSONHandler(terminal.Writer(o.Log), ho)
 	}
-	h, r.records = newAsyncHandler(h) // of the levels, too
+	events := page.NewEvents()
+	h, r.records = newAsyncHandler(events.Handler(h)) // of the levels, too
 	r.log = slog.New(h)
+	r.page = r.newPage(events)
 	r.notify = notifier{r.log}
 	return r
 }

@@ -87,8 +87,10 @@ func (x *Segment) yieldReserved(buf *[]byte, yield func(Object) bool) {
 					r.Size, r.Address, x.size)
 			} else {
 				o.Chunk = x.extent(r)
-				if _, d, err := x.readDescription(sidecar.Entry{Record: r}, buf); err == nil {
-					x.setKey(&o, d)
+				if !x.brief {
+					if _, d, err := x.readDescription(sidecar.Entry{Record: r}, buf); err == nil {
+						x.setKey(&o, d)
+					}
 				}
 			}
 			if !yield(o) {
@@ -153,6 +155,9 @@ func (x *Segment) describeEntry(e sidecar.Entry, buf *[]byte) (o Object) {
 		o.State = Retired
 	case use&payload.UseBusy != 0:
 		o.State = InUse
+	}
+	if x.brief {
+		return o
 	}
 	head, d, err := x.readDescription(e, buf)
 	if err != nil {

@@ -25,6 +25,7 @@ type Segment struct {
 	bytes     int64         // of file
 	control   *sidecar.File // nil if the segment has none, or a damaged one
 	problem   error         // of the sidecar
+	brief     bool          // see Options
 
 	base, size int64                // where the ring begins in file, and its bytes
 	wire       *pycompat.Generation // nil if payloads are not vLLM's
@@ -37,7 +38,7 @@ func Open(name string, o Options) (x *Segment, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	x = &Segment{name: name, dir: cmp.Or(o.Dir, shmfile.DefaultDir)}
+	x = &Segment{name: name, dir: cmp.Or(o.Dir, shmfile.DefaultDir), brief: o.Brief}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("inspect: %w", errors.Join(err, x.Close()))

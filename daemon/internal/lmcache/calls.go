@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ringcache/ringcache/daemon/internal/latency"
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
 	"github.com/ringcache/ringcache/daemon/internal/tracing"
 )
@@ -140,7 +143,9 @@ var methods = map[string]method{
 
 // answer handles a call. A panic ends neither the daemon nor the engine.
 func (s *Server) answer(name string, m method, c caller, q proto.Message) (p proto.Message, err error) {
+	began := time.Now()
 	defer func() {
+		s.took[name].Took(time.Since(began))
 		if r := recover(); r != nil {
 			s.log.Error("a call of an engine panicked", "call", name, "panic", r, "stack", string(debug.Stack()))
 			if p, err = nothing[name], nil; p == nil {
@@ -168,6 +173,21 @@ func (s *Server) answer(name string, m method, c caller, q proto.Message) (p pro
 		defer s.takeTurn(c, q)()
 	}
 	return m.handle(s, c, q)
+}
+
+// Call is how long calls of a kind took, with what they waited for.
+type Call struct {
+	Name string
+	latency.Counts
+}
+
+// Calls lists all kinds of calls, in the order of their names.
+func (s *Server) Calls() []Call {
+	out := make([]Call, 0, len(s.took))
+	for _, name := range slices.Sorted(maps.Keys(s.took)) {
+		out = append(out, Call{name, s.took[name].Counts()})
+	}
+	return out
 }
 
 // nothing are the answers to calls whose error an engine does not survive, or takes for pending, when there

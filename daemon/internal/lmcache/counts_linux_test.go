@@ -6,8 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/tinylib/msgp/msgp"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ringcache/ringcache/daemon/internal/lmcache/mp"
+	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/tier"
 )
 
@@ -144,4 +146,30 @@ func TestOptionsOfARequest(t *testing.T) {
 	}
 	_, computed = parseOptions(msgp.AppendInt64(msgp.AppendString(msgp.AppendMapHeader(nil, 1), computedOption), 1<<40))
 	require.Equal(t, maxTokens, computed)
+}
+
+// TestCallsAreTimed: each kind by itself, also calls that panic.
+func TestCallsAreTimed(t *testing.T) {
+	b := newBed(t, func(b *bed) { b.o.Logger = nil })
+	before := b.server.Calls()
+	require.Len(t, before, len(methods))
+	c := caller{ctx: t.Context(), conn: &connection{client: &registry.Client{}}, id: "0123456789abcdef"}
+	m := methods["Noop"]
+	for range 2 {
+		_, err := b.server.answer("Noop", m, c, m.request())
+		require.NoError(t, err)
+		m.handle = func(*Server, caller, proto.Message) (proto.Message, error) { panic("a bug") }
+		_, err = b.server.answer("Ping", m, c, m.request())
+		require.Error(t, err)
+		m = methods["Noop"]
+	}
+	for i, x := range b.server.Calls() {
+		require.Equal(t, before[i].Name, x.Name)
+		want := before[i].Count
+		if x.Name == "Noop" || x.Name == "Ping" {
+			want += 2
+			require.Positive(t, x.Total)
+		}
+		require.Equal(t, want, x.Count, x.Name)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ringcache/ringcache/daemon/internal/fair"
+	"github.com/ringcache/ringcache/daemon/internal/latency"
 	"github.com/ringcache/ringcache/daemon/internal/process"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/internal/tracing"
@@ -57,6 +58,7 @@ type Server struct {
 	maxMessage int
 
 	counts counts
+	took   map[string]*latency.Meter // by name of the call; never changes
 	events events
 
 	odd  loglimit.Limit // calls that are refused
@@ -98,6 +100,10 @@ func NewServer(o Options) (*Server, error) {
 	s := &Server{
 		o: o, log: o.Logger, served: map[string]*client{},
 		patience: maxPending, maxMessage: maxMessage,
+	}
+	s.took = make(map[string]*latency.Meter, len(methods))
+	for name := range methods {
+		s.took[name] = &latency.Meter{}
 	}
 	s.workers = workers{s: s, asked: map[int64]bool{}}
 	s.events.init(o)
