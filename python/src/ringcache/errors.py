@@ -77,6 +77,11 @@ class LockTimeoutError(RingcacheError, TimeoutError):
     """The readers' lock of the sidecar was not free in time; nothing was counted."""
 
 
+class ExpiredError(RingcacheError, TimeoutError):
+    """What a lease of the daemon had has ended before its release: the lease's time passed, or the
+    daemon lost it."""
+
+
 class PinUnavailableError(RingcacheError, RuntimeError):
     """Memory cannot be registered with a device here: the driver, the device or what they need
     is missing."""
