@@ -14,7 +14,9 @@ from standin import Standin
 from ringcache import ArgumentError, Client, SegmentBusyError, Tensor
 
 NEW = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
-new = pytest.mark.skipif(not NEW, reason=f"numpy {np.__version__} can't say by DLPack that an array is read-only")
+new = pytest.mark.skipif(
+    not NEW, reason=f"numpy {np.__version__} can't say by DLPack that an array is read-only"
+)
 
 
 def address(array: Any) -> int:
@@ -80,7 +82,15 @@ def test_old_numpy() -> None:
 
 @new
 @pytest.mark.parametrize(
-    "dtype", ["bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"]
+    "dtype",
+    [
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+    ],
 )
 def test_types_that_numpy_has_not(dtype: str) -> None:
     """numpy is told the true type, and refuses it; torch takes it."""
@@ -95,10 +105,14 @@ def test_types_that_numpy_has_not(dtype: str) -> None:
     assert taken.view(torch.uint8).tolist() == list(range(4 * size))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float32", "bool", "int64", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["bfloat16", "float8_e4m3fn", "float32", "bool", "int64", "complex64"]
+)
 def test_torch(dtype: str) -> None:
     torch = pytest.importorskip("torch")
-    tensor = Tensor(dtype, (2, 1), memoryview(bytes(2 * Tensor(dtype, (0,), memoryview(b"")).itemsize)))
+    tensor = Tensor(
+        dtype, (2, 1), memoryview(bytes(2 * Tensor(dtype, (0,), memoryview(b"")).itemsize))
+    )
     taken = tensor.torch()
     assert taken.dtype == getattr(torch, dtype)
     assert tuple(taken.shape) == (2, 1)
@@ -129,7 +143,10 @@ def test_leases_know_torchs_tensors(tmp_path: pathlib.Path) -> None:
     torch = pytest.importorskip("torch")
     standin = Standin(str(tmp_path / "s"))
     try:
-        with Client(standin.path, client="test", space="s", timeout=30) as client, client.lease() as lease:
+        with (
+            Client(standin.path, client="test", space="s", timeout=30) as client,
+            client.lease() as lease,
+        ):
             room = lease.reserve("a", 8, note=b"bfloat16 2 2")
             assert room is not None
             tensor = room.torch("bfloat16", (2, 2))

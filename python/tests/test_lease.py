@@ -75,7 +75,9 @@ def test_what_was_put_is_read_in_place(standin: Standin, client: Client) -> None
         assert np.array_equal(cat.tensor("uint8", [96]).numpy().view(np.float32), PIXELS.ravel())
         raw = sure(lease.pin("raw"))
         assert (bytes(raw.view), raw.note) == (b"abc", b"mine")
-        with pytest.raises(CorruptError, match="the note of 'raw' is b'mine', no dtype and shape: give them"):
+        with pytest.raises(
+            CorruptError, match="the note of 'raw' is b'mine', no dtype and shape: give them"
+        ):
             raw.tensor()
         half = sure(lease.pin("half")).tensor()
         assert (half.dtype, half.shape, half.tobytes()) == ("bfloat16", (2, 1), b"\0\1\2\3")
@@ -92,7 +94,9 @@ def standin_segment(client: Client) -> Any:
     return client.segment
 
 
-@pytest.mark.parametrize("note", [b"", b"float32 x", b"float32 -1", b"float32 7", b"\xff 1", b"uint8 " + b"9" * 30])
+@pytest.mark.parametrize(
+    "note", [b"", b"float32 x", b"float32 -1", b"float32 7", b"\xff 1", b"uint8 " + b"9" * 30]
+)
 def test_note_that_says_no_tensor(standin: Standin, client: Client, note: bytes) -> None:
     standin.put("a", b"abc", note.decode("latin-1"))
     with client.lease() as lease:
@@ -188,7 +192,10 @@ def test_a_lease_lasts_as_long_as_the_daemon_lets_it(standin: Standin, client: C
 
 def test_time_that_has_passed_is_told(standin: Standin, client: Client) -> None:
     standin.put("a", b"abc", "")
-    with pytest.raises(ExpiredError, match="the time of lease 'lease-1' has passed"), client.lease() as lease:
+    with (
+        pytest.raises(ExpiredError, match="the time of lease 'lease-1' has passed"),
+        client.lease() as lease,
+    ):
         lease.pin("a")
         lease.check()
         lease._until = 0
@@ -297,7 +304,9 @@ def test_a_dropped_lease_ends_with_the_next_call(standin: Standin, client: Clien
         gc.collect()
 
 
-def test_an_error_is_not_hidden_and_its_frames_keep_nothing(standin: Standin, client: Client) -> None:
+def test_an_error_is_not_hidden_and_its_frames_keep_nothing(
+    standin: Standin, client: Client
+) -> None:
     standin.put("a", b"abc", "")
 
     def fail() -> None:
@@ -322,7 +331,14 @@ def test_room_is_written_in_place(standin: Standin, client: Client) -> None:
         room = lease.reserve("a", 96, note=b"float32 2 3 4", parent="p", tenant="t", cost=5)
         assert room is not None
         assert standin.calls[-1]["objects"] == [
-            {"name": "a", "size": 96, "note": b"float32 2 3 4", "parent": "p", "tenant": "t", "cost": 5}
+            {
+                "name": "a",
+                "size": 96,
+                "note": b"float32 2 3 4",
+                "parent": "p",
+                "tenant": "t",
+                "cost": 5,
+            }
         ]
         with room:
             room.numpy("float32", (2, 3, 4))[:] = PIXELS
@@ -342,7 +358,9 @@ def test_room_is_written_in_place(standin: Standin, client: Client) -> None:
         room.abort()
 
 
-def test_room_is_not_published_while_somebody_could_write_to_it(standin: Standin, client: Client) -> None:
+def test_room_is_not_published_while_somebody_could_write_to_it(
+    standin: Standin, client: Client
+) -> None:
     with client.lease() as lease:
         room = lease.reserve("a", 3)
         assert room is not None
@@ -407,7 +425,15 @@ def test_object_without_bytes(standin: Standin, client: Client) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [np.array(["a"]), np.array([None]), np.zeros(2, ">f4"), np.zeros(2, "M8[s]"), memoryview(b"abcd")[::2], 5, "abc"],
+    [
+        np.array(["a"]),
+        np.array([None]),
+        np.zeros(2, ">f4"),
+        np.zeros(2, "M8[s]"),
+        memoryview(b"abcd")[::2],
+        5,
+        "abc",
+    ],
     ids=range(7),
 )
 def test_data_that_cannot_be_stored(standin: Standin, client: Client, data: Any) -> None:
@@ -423,7 +449,13 @@ def test_many_at_once(standin: Standin, client: Client) -> None:
     with client.lease() as lease:
         assert lease.pin_all([]) == []
         found = lease.pin_all(names)
-        assert [None if one is None else bytes(one.view) for one in found] == [b"0", b"1", None, b"3", None]
+        assert [None if one is None else bytes(one.view) for one in found] == [
+            b"0",
+            b"1",
+            None,
+            b"3",
+            None,
+        ]
         chain = lease.pin_all(names, prefix=True)
         assert [sure(one).name for one in chain] == ["0", "1"]
 
@@ -461,12 +493,16 @@ def test_names_need_a_space(standin: Standin) -> None:
 def test_daemon_that_names_places_outside_its_segment(standin: Standin, client: Client) -> None:
     for offset, size in ((standin.size, 1), (0, standin.size + 1), (1 << 63, 1)):
         standin.answer = lambda request, at=offset, size=size: (
-            {"items": [{"status": "hit", "offset": at, "size": size}]} if request["op"] == "pin" else None
+            {"items": [{"status": "hit", "offset": at, "size": size}]}
+            if request["op"] == "pin"
+            else None
         )
         with client.lease() as lease, pytest.raises(SegmentSizeError):
             lease.pin("a")
     standin.answer = lambda request: (
-        {"items": [{"status": "reserved", "offset": 64, "size": 4}]} if request["op"] == "reserve" else None
+        {"items": [{"status": "reserved", "offset": 64, "size": 4}]}
+        if request["op"] == "reserve"
+        else None
     )
     with client.lease() as lease, pytest.raises(CorruptError, match="reserved 4 bytes"):
         lease.reserve("a", 3)
@@ -550,7 +586,10 @@ def test_real_daemon(real: Daemon) -> None:  # noqa: F811
             items = c.find(["cat", "dog"])
             while any(item.status == "pending" for item in items):  # the daemon finds out
                 items = c.find(["cat", "dog"])
-            assert [(item.status, item.levels) for item in items] == [("hit", ("memory",)), ("miss", ())]
+            assert [(item.status, item.levels) for item in items] == [
+                ("hit", ("memory",)),
+                ("miss", ()),
+            ]
             state = c.stat()
             assert (state.levels[0].name, state.levels[0].objects, state.stored) == ("memory", 2, 2)
             with pytest.raises(ArgumentError, match="invalid"):

@@ -15,7 +15,7 @@ requests into a segment of /dev/shm and sends handles; a worker looks them up.
     with Reader("mm0", size, generation="0.32.0", n_readers=2, lock=lock) as reader:
         handle = decode_address(frames)  # of an address item
         with reader.get(handle.address, handle.id, key, handle.signature) as view:
-            pixels = view.item["pixel_values"].data.numpy()
+            pixels = view.item["pixel_values"].tensor.numpy()
             use(pixels)
             del pixels  # it views the segment
 

@@ -43,7 +43,9 @@ def export(
     if stream is not None:
         raise BufferError("the tensor is in ordinary memory, which has no streams: give no stream")
     if dl_device is not None and tuple(dl_device) != CPU:
-        raise BufferError("the tensor is in ordinary memory: take it there, and copy it to the device")
+        raise BufferError(
+            "the tensor is in ordinary memory: take it there, and copy it to the device"
+        )
     if max_version is None or max_version[0] < 1:
         raise BufferError(
             "the tensor may only be read, which the importing library can't be told: it is older than "
@@ -51,7 +53,9 @@ def export(
         )
     code = _CODES.get(tensor.dtype)
     if code is None and not tensor.is_native:
-        raise BufferError(f"DLPack has no type {tensor.dtype!r}: take numpy(), which gives the bit patterns")
+        raise BufferError(
+            f"DLPack has no type {tensor.dtype!r}: take numpy(), which gives the bit patterns"
+        )
     array: Any = tensor.numpy()
     try:
         capsule = array.__dlpack__(max_version=(1, 0), copy=copy)

@@ -175,9 +175,9 @@ class AsyncReservation:
     def __init__(self, client: AsyncClient, room: Reservation) -> None:
         self._room = room
         self._run = client._run
-        self.name = room.name
+        self.name: str = room.name
         #: In bytes.
-        self.size = room.size
+        self.size: int = room.size
 
     @property
     def view(self) -> memoryview:

@@ -277,7 +277,7 @@ class Client:
         space: str = "",
         timeout: float = 5.0,
     ) -> None:
-        self.socket = socket or default_socket()
+        self.socket: str = socket or default_socket()
         self.timeout = timeout
         self._client = client
         self._fingerprint = fingerprint
@@ -296,7 +296,7 @@ class Client:
         self._mappings: dict[bool, Mapping] = {}  # by whether they are writable
         self._mapping_lock = threading.Lock()
         #: Whether a call has failed and left no connection, and none was answered since.
-        self.away = False
+        self.away: bool = False
 
     @property
     def space(self) -> str:

@@ -111,7 +111,7 @@ class DaemonError(RingcacheError, RuntimeError):
         #: ``away`` if it can't be reached or does not answer, else what docs/daemon.md lists.
         self.kind = kind
         #: Whether there is no connection now, whatever the kind: a Hello may be refused, too.
-        self.away = kind == "away"
+        self.away: bool = kind == "away"
 
     def __reduce__(self) -> tuple[type[DaemonError], tuple[str, str]]:
         return type(self), (self.kind, str(self))

@@ -76,11 +76,11 @@ class _Keeper:
     __slots__ = ("client", "ended", "name", "pid", "quiet")
 
     def __init__(self, client: Client, name: str) -> None:
-        self.client = client
-        self.name = name
-        self.pid = os.getpid()
-        self.ended = False
-        self.quiet = False
+        self.client: Client = client
+        self.name: str = name
+        self.pid: int = os.getpid()
+        self.ended: bool = False
+        self.quiet: bool = False
 
     def __del__(self) -> None:
         # A finaliser runs anywhere, also where its thread is in a call of the client: no call.
@@ -117,9 +117,9 @@ class _Held:
         self._mapping = keeper.client.mapping(at[0], writable=writable)
         self._mapping.view(at[1], at[2])  # raises if it is outside
         self._array: weakref.ref[_Bytes] | None = None
-        self.name = name
-        self.at = at
-        self.ended = False
+        self.name: str = name
+        self.at: tuple[Segment, int, int] = at
+        self.ended: bool = False
 
     def view(self) -> memoryview:
         if self.ended or self._keeper.pid != os.getpid():
@@ -127,7 +127,9 @@ class _Held:
         array: Any = self._array() if self._array is not None else None
         if array is None:
             view = self._mapping.view(self.at[1], self.at[2])
-            array = (np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)).view(_Bytes)
+            array = (np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)).view(
+                _Bytes
+            )
             array.keeper = self._keeper
             self._array = weakref.ref(array)
         made: memoryview = array.data
@@ -146,9 +148,9 @@ class Pinned:
         self._lease = lease  # which lasts as long as this
         self._held = held
         #: Of the object, in its space.
-        self.name = held.name
+        self.name: str = held.name
         #: In bytes.
-        self.size = held.at[2]
+        self.size: int = held.at[2]
         #: What its writer said of it, such as its dtype and shape.
         self.note = note
 
@@ -171,7 +173,9 @@ class Pinned:
         if dtype is not None and shape is not None:
             return _tensor(dtype, shape, self.view)
         words = self.note.decode("ascii", "replace").split(" ")
-        if words[0] not in _DTYPES or not all(word.isdigit() and len(word) < 20 for word in words[1:]):
+        if words[0] not in _DTYPES or not all(
+            word.isdigit() and len(word) < 20 for word in words[1:]
+        ):
             raise CorruptError(
                 f"the note of {self.name!r} is {self.note[:80]!r}, no dtype and shape: give them"
             )
@@ -190,9 +194,9 @@ class Reservation:
     def __init__(self, lease: Lease, held: _Held) -> None:
         self._lease = lease
         self._held = held
-        self.name = held.name
+        self.name: str = held.name
         #: In bytes.
-        self.size = held.at[2]
+        self.size: int = held.at[2]
 
     @property
     def view(self) -> memoryview:
@@ -426,7 +430,9 @@ class Lease(Closing):
                 with contextlib.suppress(RingcacheError):
                     self.release()
                 raise
-            with contextlib.suppress(DaemonError):  # what was read was right, and time ends the pins
+            with contextlib.suppress(
+                DaemonError
+            ):  # what was read was right, and time ends the pins
                 self.release()
         else:
             with contextlib.suppress(RingcacheError):
@@ -434,7 +440,9 @@ class Lease(Closing):
 
     def _check_open(self) -> None:
         if self._keeper.pid != os.getpid():
-            raise ClosedError("the lease was made before a fork: make one in the process that uses it")
+            raise ClosedError(
+                "the lease was made before a fork: make one in the process that uses it"
+            )
         if self._keeper.ended:
             raise ClosedError(f"lease {self.name!r} is released")
 
@@ -541,7 +549,9 @@ def _refused(name: str, status: str) -> None:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return ", ".join(map(repr, names[:3])) + (
+        f" and {len(names) - 3} more" if len(names) > 3 else ""
+    )
 
 
 def _tensor(dtype: str, shape: Sequence[int], data: memoryview) -> Tensor:
@@ -559,7 +569,9 @@ def _bytes(data: Data) -> tuple[memoryview, bytes]:
     if isinstance(data, np.ndarray):
         name = data.dtype.name
         if _DTYPES.get(name) != data.dtype:
-            raise ArgumentError(f"a numpy array of {data.dtype!r} can't be stored: convert it first")
+            raise ArgumentError(
+                f"a numpy array of {data.dtype!r} can't be stored: convert it first"
+            )
         flat = np.ascontiguousarray(data).reshape(-1)
         return flat.view(np.uint8).data, _note(name, data.shape)
     try:

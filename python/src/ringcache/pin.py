@@ -69,11 +69,11 @@ class _LeasedView(View):
 
     def lease(self, staging: Staging) -> None:
         self.staging = staging
-        self.ended = False
-        self.dropped = False  # without an end
-        self.released = False
+        self.ended: bool = False
+        self.dropped: bool = False  # without an end
+        self.released: bool = False
         self.error: RingcacheError | None = None
-        self.copying = threading.Lock()
+        self.copying: threading.Lock = threading.Lock()
         # The event of each copy that was not seen to be done, and what it is to keep.
         self.copies: list[tuple[Event, object]] = []
 
@@ -309,9 +309,9 @@ class Staging(Closing):
         self._counting = threading.Lock()
         self._memory: npt.NDArray[np.uint8] | None = None  # that is registered
         #: Copies that were made although the mapping is not registered.
-        self.fallbacks = 0
+        self.fallbacks: int = 0
         #: Leases with an error when they were released.
-        self.errors = 0
+        self.errors: int = 0
         #: Why the mapping is not registered.
         self.reason: str | None = None
         try:
