@@ -96,7 +96,7 @@ def test_types_that_numpy_has_not(dtype: str) -> None:
     """numpy is told the true type, and refuses it; torch takes it."""
     size = 2 if dtype == "bfloat16" else 1
     tensor = Tensor(dtype, (4,), memoryview(bytes(range(4 * size))))
-    with pytest.raises(RuntimeError, match="[Uu]nsupported dtype"):
+    with pytest.raises((BufferError, RuntimeError), match="Unsupported dtype"):
         np.from_dlpack(tensor)
     torch = pytest.importorskip("torch")
     taken = torch.from_dlpack(tensor)

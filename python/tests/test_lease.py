@@ -260,16 +260,15 @@ def test_a_pin_after_a_loss_does_not_hide_it(standin: Standin, client: Client) -
 def test_another_segment_has_none_of_the_pins(standin: Standin, client: Client) -> None:
     standin.put("a", b"abc", "")
     with client.lease() as old, client.lease() as new:
-        view = sure(old.pin("a")).view
+        found = sure(old.pin("a"))
         standin.stop()
         other = Standin(standin.path, generation=2)
         try:
             other.put("a", b"xyz", "")
             assert bytes(sure(new.pin("a")).view) == b"xyz"
-            assert bytes(view) == b"abc", "the old mapping stays"
+            assert bytes(found.view) == b"abc", "the old mapping stays"
             with pytest.raises(ExpiredError):
                 old.check()
-            del view
             old.release()
             new.release()
         finally:
@@ -299,9 +298,27 @@ def test_a_dropped_lease_ends_with_the_next_call(standin: Standin, client: Clien
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lease = client.lease()
+        lease.pin("none")
         lease.release()
+        lease = client.lease()  # which the daemon does not know
         del lease
         gc.collect()
+
+
+def test_a_release_that_was_not_answered_is_made_later(standin: Standin, client: Client) -> None:
+    standin.put("a", b"abc", "")
+    lease = client.lease()
+    lease.pin("a")
+    standin.stop()
+    with pytest.raises(DaemonError):
+        lease.release()
+    standin.start()
+    lease.release()
+    assert standin.held() == {"a"}
+    client._retry_at = 0
+    with client.lease() as lease:
+        lease.pin("none")
+    assert standin.held() == set()
 
 
 def test_an_error_is_not_hidden_and_its_frames_keep_nothing(
@@ -393,9 +410,10 @@ def test_room_whose_time_has_passed(standin: Standin, client: Client) -> None:
         room = lease.reserve("a", 3)
         assert room is not None
         lease._until = 0
-        with pytest.raises(ExpiredError):
+        with pytest.raises(ExpiredError) as caught:
             room.write(b"abc")
         lease._until = math.inf
+        assert caught.tb, "whose frames are alive, and keep nothing"
         standin.reserved.clear()
         with pytest.raises(ExpiredError, match=r"has lost the room of 'a' \(ended\)"):
             room.commit()

@@ -344,13 +344,11 @@ class Client:
         return self._batches("stat", names, lease="")
 
     def mapping(self, segment: Segment, *, writable: bool = False) -> Mapping:
-        """This client's mapping of the segment, which is made once, and closed with the client. Raises as
-        :class:`Mapping`."""
+        """This client's mapping of the segment, which is made once, and is not to be closed: it ends when nothing
+        refers to it. Raises as :class:`Mapping`."""
         with self._mapping_lock:
             made = self._mappings.get(writable)
             if made is None or made.segment != segment:
-                if made is not None:
-                    made.close()
                 made = self._mappings[writable] = Mapping(segment, writable=writable)
             return made
 
@@ -438,8 +436,6 @@ class Client:
             self._closed = True
             self._disconnect()
         with self._mapping_lock:
-            for mapping in self._mappings.values():
-                mapping.close()
             self._mappings.clear()
 
     def __enter__(self: _Self) -> _Self:

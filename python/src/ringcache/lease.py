@@ -21,6 +21,8 @@ Threads may share a client, but a lease and what came from it is of one thread a
 :mod:`ringcache.aio` has the same for asyncio.
 """
 
+# See docs/decisions.md, "A lease in Python does not end under what views it".
+
 from __future__ import annotations
 
 import contextlib
@@ -73,18 +75,19 @@ _NOTHING: Final = ("miss", "pending", "exists", "full", "too large", "unavailabl
 class _Keeper:
     """Is alive as long as the lease, or anything that views its objects."""
 
-    __slots__ = ("client", "ended", "name", "pid", "quiet")
+    __slots__ = ("asked", "client", "ended", "name", "pid", "quiet")
 
     def __init__(self, client: Client, name: str) -> None:
         self.client: Client = client
         self.name: str = name
         self.pid: int = os.getpid()
+        self.asked: bool = False  # the daemon may know the lease
         self.ended: bool = False
         self.quiet: bool = False
 
     def __del__(self) -> None:
         # A finaliser runs anywhere, also where its thread is in a call of the client: no call.
-        if self.ended or self.pid != os.getpid() or sys.is_finalizing():
+        if self.ended or not self.asked or self.pid != os.getpid() or sys.is_finalizing():
             return
         self.client._dropped.append(self.name)
         if not self.quiet:
@@ -222,15 +225,16 @@ class Reservation:
         Raises :class:`ExpiredError` when the time of the lease has passed; the room is incomplete
         then, and to be given up.
         """
-        source, target = _flat(memoryview(data)), self.view
-        if at < 0 or at + len(source) > self.size:
-            raise ArgumentError(
-                f"{len(source)} bytes at {at} do not fit into the {self.size} of {self.name!r}"
-            )
-        for piece in range(0, len(source), _PIECE):
-            self._lease._check_time()
-            end = min(piece + _PIECE, len(source))
-            target[at + piece : at + end] = source[piece:end]
+        source = _flat(memoryview(data))
+        with self.view as target:  # which an error's frame does not keep
+            if at < 0 or at + len(source) > self.size:
+                raise ArgumentError(
+                    f"{len(source)} bytes at {at} do not fit into the {self.size} of {self.name!r}"
+                )
+            for piece in range(0, len(source), _PIECE):
+                self._lease._check_time()
+                end = min(piece + _PIECE, len(source))
+                target[at + piece : at + end] = source[piece:end]
 
     def commit(self) -> None:
         """Publish the object: the last byte is written.
@@ -277,7 +281,6 @@ class Lease(Closing):
         self._until = math.inf  # of time.monotonic: when it ends, as far as is sure
         self._epoch = 0  # of the client, when the pins were seen last
         self._lost = False  # the daemon lost pins of it
-        self._asked = False  # the daemon may know it
         # Not what the caller has, which refers to this.
         self._pinned: dict[str, _Held] = {}
         self._rooms: dict[str, _Held] = {}
@@ -393,7 +396,7 @@ class Lease(Closing):
 
         Raises :class:`SegmentBusyError`, and ends nothing, while an array, tensor or memoryview of its
         objects is alive. Raises :class:`DaemonError` if the daemon does not answer; the lease is
-        ended all the same, for the daemon at the latest by its time.
+        ended all the same, for the daemon with the next call of another lease, or by its time.
         """
         if self._keeper.ended or self._keeper.pid != os.getpid():
             return
@@ -409,8 +412,12 @@ class Lease(Closing):
         self._keeper.ended = True
         self._pinned.clear()
         self._rooms.clear()
-        if self._asked:
-            self._client.release(self.name)
+        if self._keeper.asked:
+            try:
+                self._client.release(self.name)
+            except DaemonError:
+                self._client._dropped.append(self.name)
+                raise
 
     close = release
 
@@ -464,9 +471,13 @@ class Lease(Closing):
                 name = dropped.popleft()
             except IndexError:  # another thread was faster
                 break
-            with contextlib.suppress(RingcacheError):
+            try:
                 self._client.release(name)
-        self._asked = True
+            except DaemonError as e:
+                if e.kind == "away":
+                    dropped.append(name)
+                    break
+        self._keeper.asked = True
         return time.monotonic()
 
     def _answered(self, items: Items, began: float) -> Segment | None:
