@@ -186,8 +186,15 @@ def test_a_lease_lasts_as_long_as_the_daemon_lets_it(standin: Standin, client: C
         assert 0 < first - time.monotonic() <= 100
         lease.pin("a")
         assert lease._until > first
-    with pytest.raises(ArgumentError):
-        client.lease(seconds=0)
+    for seconds in (0, -1, 1.5, True, "1"):
+        with pytest.raises(ArgumentError):
+            client.lease(seconds=seconds)  # type: ignore[arg-type]
+    with client.lease(seconds=np.int64(7)) as lease:  # type: ignore[arg-type]
+        lease.reserve("b", np.int32(3))  # type: ignore[arg-type]
+        assert [standin.calls[-1]["seconds"], standin.calls[-1]["objects"][0]["size"]] == [7, 3]
+        for size in (-1, 1.5):
+            with pytest.raises(ArgumentError):
+                lease.reserve("c", size)  # type: ignore[arg-type]
 
 
 def test_time_that_has_passed_is_told(standin: Standin, client: Client) -> None:
@@ -255,6 +262,38 @@ def test_a_pin_after_a_loss_does_not_hide_it(standin: Standin, client: Client) -
         with pytest.raises(ExpiredError):
             lease.pin("a")
     lease.release()
+
+
+@pytest.mark.parametrize("another", [False, True])
+def test_a_loss_that_a_pin_meets_is_told(
+    standin: Standin, client: Client, monkeypatch: pytest.MonkeyPatch, another: bool
+) -> None:
+    """The connection is lost between the look at it and the pin, so nobody knows what came between."""
+    standin.put("a", b"abc", "")
+    lease = client.lease()
+    lease.pin("a")
+    others: list[Standin] = []
+
+    def replaced() -> int:
+        standin.stop()
+        if another:
+            others.append(Standin(standin.path, generation=2))
+            others[0].put("x", bytes(100), "")
+            others[0].put("a", b"abc", "")
+        else:
+            standin.start()
+        return 1
+
+    monkeypatch.setattr(client, "current", replaced)
+    try:
+        with pytest.raises(ExpiredError):
+            lease.pin("a")
+        monkeypatch.undo()
+        with pytest.raises(ExpiredError), lease:
+            pass
+    finally:
+        for other in others:
+            other.close()
 
 
 def test_another_segment_has_none_of_the_pins(standin: Standin, client: Client) -> None:

@@ -26,7 +26,6 @@ Threads may share a client, but a lease and what came from it is of one thread a
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import sys
 import time
@@ -40,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _torch
-from ._arguments import kind
+from ._arguments import integer, kind
 from .daemon import Client, Items, Object, Segment
 from .errors import (
     ArgumentError,
@@ -270,6 +269,7 @@ class Lease(Closing):
     :meth:`Client.lease`. Use ``with``, or :meth:`release` it."""
 
     def __init__(self, client: Client, name: str, seconds: int) -> None:
+        seconds = integer(seconds, "seconds of a lease")
         if seconds < 1:
             raise ArgumentError(f"a lease lasts for seconds, at least 1, got {seconds}")
         self._client = client
@@ -278,7 +278,7 @@ class Lease(Closing):
         self.name = name
         #: For which each call makes it last, at least, within the daemon's limit.
         self.seconds = seconds
-        self._until = math.inf  # of time.monotonic: when it ends, as far as is sure
+        self._until = 0.0  # of time.monotonic: when it ends, as far as is sure
         self._epoch = 0  # of the client, when the pins were seen last
         self._lost = False  # the daemon lost pins of it
         # Not what the caller has, which refers to this.
@@ -326,6 +326,9 @@ class Lease(Closing):
         """
         if name in self._rooms:
             raise ArgumentError(f"{name!r} is reserved by this lease already")
+        size = integer(size, "size of an object")
+        if size < 0:
+            raise ArgumentError(f"size of an object must not be negative, got {size}")
         thing = Object(name, size, note, parent, tenant, cost)
         began = self._begin()
         items = self._client.reserve(self.name, [thing], seconds=self.seconds)
@@ -386,10 +389,7 @@ class Lease(Closing):
                 if item.status != "hit" or (place, item.offset, item.size) != held.at:
                     self._lost = True
             self._epoch = items.hello.epoch
-        if self._lost:
-            raise ExpiredError(
-                f"the daemon lost what lease {self.name!r} had pinned: what was read since may be wrong"
-            )
+        self._check_pins()
 
     def release(self) -> None:
         """End the lease, with what it has pinned and reserved. May be called again.
@@ -437,9 +437,8 @@ class Lease(Closing):
                 with contextlib.suppress(RingcacheError):
                     self.release()
                 raise
-            with contextlib.suppress(
-                DaemonError
-            ):  # what was read was right, and time ends the pins
+            # What was read was right, and the pins end later.
+            with contextlib.suppress(DaemonError):
                 self.release()
         else:
             with contextlib.suppress(RingcacheError):
@@ -452,6 +451,12 @@ class Lease(Closing):
             )
         if self._keeper.ended:
             raise ClosedError(f"lease {self.name!r} is released")
+
+    def _check_pins(self) -> None:
+        if self._lost:
+            raise ExpiredError(
+                f"the daemon lost what lease {self.name!r} had pinned: what was read since may be wrong"
+            )
 
     def _check_time(self) -> None:
         self._check_open()
@@ -486,7 +491,7 @@ class Lease(Closing):
             return None
         hello = items.hello
         until = began + min(self.seconds, hello.limits.seconds or self.seconds)
-        self._until = until if math.isinf(self._until) else max(self._until, until)
+        self._until = max(self._until, until)
         if self._pinned and hello.epoch != self._epoch:
             self._lost = True  # maybe: the connection was lost since they were seen last
         self._epoch = hello.epoch
@@ -497,6 +502,7 @@ class Lease(Closing):
         began = self._begin()
         items = self._client.pin(self.name, names, seconds=self.seconds, prefix=prefix)
         place = self._answered(items, began)
+        self._check_pins()
         found: list[Pinned | None] = []
         pending = False
         for name, item in zip(names, items, strict=False):
