@@ -3,6 +3,8 @@
 #                  PEER=encoder: two vLLM engines that share encoder outputs through the daemon;
 #                  PEER=kv: two vLLM engines with LMCache that share the KV of a long prompt
 # make test        everything but the real vLLM
+# make test-pythons  the Python tests with Python 3.10 to 3.14 and the free-threaded 3.14: those that are found, or are
+#                  packages of Debian; the last lines say which could not be had and why. PYTHONS="3.13 3.14": only these
 # make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
 # make test-lmcache  LMCache's own tools and clients (lm://, Redis's protocol) against the daemon, its engine, look-up,
@@ -40,6 +42,7 @@ PEER ?= ringcache
 FUZZTIME ?= 60s
 MINUTES ?= 10
 PKG ?= ./...
+PYTHONS ?=
 COUNT ?= 30
 ATTACK ?= 10s
 DEMO_ARGS ?=
@@ -52,7 +55,7 @@ COVER_ARGS ?=
 BROWSER_ARGS ?=
 comma := ,
 
-.PHONY: all build demo test test-go test-python test-arm64 lint test-vllm test-lmcache test-deploy test-browser e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover pictures docs
+.PHONY: all build demo test test-go test-python test-pythons test-arm64 lint test-vllm test-lmcache test-deploy test-browser e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover pictures docs
 
 all: build
 
@@ -105,12 +108,16 @@ test-go:
 test-python:
 	python=$$(scripts/python-env.sh); cd python; "$$python" -m mypy; "$$python" -m pytest -q
 
+test-pythons: bin/ringcache
+	RINGCACHE_AGENT=$(CURDIR)/bin/ringcache scripts/pythons.py $(PYTHONS)
+
 test-arm64:
 	scripts/test-arm64.sh
 
 test-vllm: bin/ringcache
 	env=$$(interop/setup.sh); RINGCACHE_AGENT=$(CURDIR)/bin/ringcache "$$env/bin/python" -m pytest interop -q -rs; \
-	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py tests/test_pin_torch.py tests/test_plugin.py tests/test_encoder.py tests/test_offloading.py
+	cd python; PYTHONPATH=src "$$env/bin/python" -m pytest -q tests/test_vllm.py tests/test_pin_torch.py tests/test_plugin.py tests/test_encoder.py tests/test_offloading.py \
+		tests/test_exchange.py tests/test_readme.py
 
 test-lmcache: bin/ringcache
 	env=$$(interop/setup.sh); for release in $$(interop/e2e/lmcache.sh); do echo "$${release%%=*}"; \

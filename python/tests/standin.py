@@ -28,7 +28,7 @@ _KEYS = {
     "commit": ({"lease", "space", "names"}, {"keep", "seconds", "trace"}),
     "abort": ({"lease", "space", "names"}, set()),
     "release": (set(), {"leases", "lease", "space", "names"}),
-    "stat": (set(), set()),
+    "stat": (set(), {"space", "names"}),
 }
 
 
@@ -187,7 +187,11 @@ class Standin:
             return {"error": {"kind": "hello", "text": "say hello"}}
         key = (session, request.get("lease", ""))
         items = getattr(self, "_" + op)(key, request)
-        return {"items": items} if items is not None else {}
+        reply: dict[str, Any] = {"items": items} if items is not None else {}
+        if op == "stat":
+            level = {"name": "memory", "objects": len(self.objects), "capacity": self.size}
+            reply["state"] = {"levels": [level], "sessions": len(self._sessions)}
+        return reply
 
     def _item(self, status: str, place: tuple[int, int, bytes] | None = None) -> dict[str, Any]:
         item: dict[str, Any] = {"status": status}
@@ -224,10 +228,11 @@ class Standin:
                 items.append(self._item("exists"))
             elif any(name in names for names in self.reserved.values()):
                 items.append(self._item("pending"))
-            elif self._next + thing["size"] > self.size:
+            elif self._next + thing.get("size", 0) > self.size:
                 items.append(self._item("full"))
             else:
-                place = (self._room(thing["size"]), thing["size"], thing.get("note", b""))
+                size = thing.get("size", 0)
+                place = (self._room(size), size, thing.get("note", b""))
                 self.reserved.setdefault(key, {})[name] = place
                 items.append(self._item("reserved", place))
         return items
@@ -247,8 +252,13 @@ class Standin:
             for name in request["names"]
         ]
 
-    def _stat(self, key: tuple[str, str], request: dict[str, Any]) -> None:
-        """Its state is not looked at."""
+    def _stat(self, key: tuple[str, str], request: dict[str, Any]) -> list[dict[str, Any]] | None:
+        if "names" not in request:
+            return None
+        return [
+            {"status": "hit", "levels": ["memory"]} if name in self.objects else self._item("miss")
+            for name in request["names"]
+        ]
 
     def _release(self, key: tuple[str, str], request: dict[str, Any]) -> None:
         for lease in request.get("leases", ()):

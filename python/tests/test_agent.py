@@ -155,8 +155,11 @@ def test_only_its_own_bytes(agent: Agent, pool: str) -> None:
         thread.start()
     try:
         end = time.monotonic() + 2
+        late = end + 300  # of a machine that has other things to do
         n = 0
-        while time.monotonic() < end:
+        while (now := time.monotonic()) < end or (
+            now < late and (n <= 50 or min(outcomes.values()) <= 10)
+        ):
             fill = n % 251
             newest.append((fill, agent.put(f"k{n}", fill, size)))
             n += 1

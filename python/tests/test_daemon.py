@@ -270,6 +270,7 @@ def test_pause_after_a_failure_grows_and_ends(tmp_path: pathlib.Path) -> None:
         c.pin("l", ["a"])
         assert c._pause <= 0.1, "it begins anew"
     finally:
+        c.close()
         made.close()
 
 

@@ -1,25 +1,34 @@
-"""Read vLLM's shared-memory multimodal cache, without torch.
+"""Shared memory of inference engines, from Python, without torch.
 
-A writer (vLLM's frontend, or the Go library ``ringcache``) puts the inputs of
-multimodal requests into a segment of /dev/shm and sends handles; a worker
-looks them up. :class:`Reader` is that worker's side, in place and checked::
+Two things keep objects there. ``ringcache serve`` is a daemon with objects by name, of anybody's: a
+:class:`Client` reads and writes them, in place, under leases::
+
+    with Client(client="example", space="photos") as client, client.lease() as lease:
+        lease.put("cat", pixels)  # a numpy array
+        found = lease.pin("cat")  # in any process of this user
+
+and :class:`ringcache.aio.AsyncClient` is the same for asyncio. The other is vLLM's shared-memory
+multimodal cache. A writer (vLLM's frontend, or the Go library ``ringcache``) puts the inputs of multimodal
+requests into a segment of /dev/shm and sends handles; a worker looks them up.
+:class:`Reader` is that worker's side, in place and checked::
 
     with Reader("mm0", size, generation="0.32.0", n_readers=2, lock=lock) as reader:
         handle = decode_address(frames)  # of an address item
         with reader.get(handle.address, handle.id, key, handle.signature) as view:
-            pixels = view.item["pixel_values"].data.numpy()
+            pixels = view.item["pixel_values"].tensor.numpy()
             use(pixels)
             del pixels  # it views the segment
 
 Everything in a segment is taken as hostile: it is bounds-checked, never
 unpickled, and fails with a :class:`RingcacheError`.
 
-:mod:`ringcache.pin` copies objects from the segment straight to a CUDA device. :mod:`ringcache.daemon`
-is a client of ``ringcache serve``.
+:mod:`ringcache.pin` copies objects from the segment straight to a CUDA device. :mod:`ringcache.vllm` has
+connectors for engines. :mod:`ringcache.daemon` has the daemon's protocol, operation by operation.
 """
 
 from __future__ import annotations
 
+from .daemon import Client, Fingerprint
 from .errors import (
     ArgumentError,
     ClosedError,
@@ -27,6 +36,7 @@ from .errors import (
     CounterError,
     DaemonError,
     DriverError,
+    ExpiredError,
     HandleError,
     LockTimeoutError,
     PinUnavailableError,
@@ -52,6 +62,7 @@ from .items import (
     decode_tensor,
     parse_address,
 )
+from .lease import Lease, Pinned, Reservation
 from .reader import Lock, Reader, View
 from .segment import Segment
 from .signature import Signature, sign, verify
@@ -62,6 +73,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "ArgumentError",
     "Batched",
+    "Client",
     "ClosedError",
     "CorruptError",
     "CountRule",
@@ -69,16 +81,21 @@ __all__ = [
     "DaemonError",
     "DriverError",
     "Elem",
+    "ExpiredError",
+    "Fingerprint",
     "Flat",
     "Generation",
     "Handle",
     "HandleError",
     "Item",
     "ItemForm",
+    "Lease",
     "Lock",
     "LockTimeoutError",
     "PinUnavailableError",
+    "Pinned",
     "Reader",
+    "Reservation",
     "RingcacheError",
     "Segment",
     "SegmentAccessError",

@@ -220,7 +220,7 @@ class Driver(Closing):
         self._handle = device.value
         name = ctypes.create_string_buffer(256)
         self._check("cuDeviceGetName", api.cuDeviceGetName(name, len(name), device))
-        self.name = name.value.decode(errors="replace")
+        self.name: str = name.value.decode(errors="replace")
         if not self._attribute(_HOST_REGISTER_SUPPORTED):
             raise PinUnavailableError(
                 f"CUDA device {self.device} ({self.name}) can't register host memory; "

@@ -1,9 +1,12 @@
-"""A client of ``ringcache serve``, the daemon that keeps encoder outputs for engines.
+"""A client of ``ringcache serve``, the daemon that keeps objects, such as encoder outputs, for the
+processes of one machine.
 
 It speaks the protocol of docs/daemon.md over a unix socket; the bytes of objects are in a segment
-of shared memory, which :class:`Mapping` maps::
+of shared memory. A program reads and writes them by :meth:`Client.lease`, which
+:mod:`ringcache.lease` describes. The other methods are the operations of the protocol, one by one, for
+connectors of engines, which keep leases of their own::
 
-    with Client("/run/ringcache/ringcache.sock", client="example", fingerprint=Fingerprint(...)) as client:
+    with Client("/run/ringcache/ringcache.sock", client="example", space="photos") as client:
         (found,) = client.pin("lease", ["name"], seconds=60)
         if found.status == "hit":
             with Mapping(client.segment) as mapping:
@@ -24,21 +27,26 @@ without a try, for a while after a failure, and longer each time.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import os
 import secrets
 import socket as sockets
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from ._connection import check_owner, ended, left, receive
-from .errors import ClosedError, DaemonError, RingcacheError, SegmentError, SegmentSizeError
+from .errors import ArgumentError, ClosedError, DaemonError, RingcacheError, SegmentError, SegmentSizeError
 from .segment import open_file
+
+if TYPE_CHECKING:
+    from .lease import Lease
 
 __all__ = [
     "Client",
@@ -46,9 +54,13 @@ __all__ = [
     "Hello",
     "Item",
     "Items",
+    "Level",
+    "Limits",
     "Mapping",
     "Object",
+    "Recent",
     "Segment",
+    "State",
     "default_socket",
 ]
 
@@ -149,6 +161,43 @@ class Hello(msgspec.Struct, frozen=True):
     epoch: int  # counts the Hellos of a client: what an earlier one has is to be asked for again
 
 
+class Level(msgspec.Struct, frozen=True):
+    """One place of objects. -1 is unknown."""
+
+    name: str = ""
+    away: bool = False
+    objects: int = 0
+    bytes: int = 0
+    capacity: int = 0
+    held: int = 0  # bytes that are pinned or reserved
+    backlog: int = 0  # objects that wait to be written to it
+
+
+class Recent(msgspec.Struct, frozen=True):
+    """Counts of the last minutes."""
+
+    seconds: int = 0
+    hits: int = 0
+    misses: int = 0
+    stored: int = 0
+
+
+class State(msgspec.Struct, frozen=True):
+    """What the daemon has and does; the counts are since its start."""
+
+    levels: tuple[Level, ...] = ()  # fastest first
+    sessions: int = 0
+    leases: int = 0
+    fetches: int = 0  # objects on their way into memory
+    backlog: int = 0  # objects that wait to be written to lower levels
+    clearing: bool = False
+    seconds: int = 0  # since the start
+    hits: int = 0
+    misses: int = 0
+    stored: int = 0
+    recent: Recent = Recent()
+
+
 class Items(list[Item]):
     """Answers, in the order of what was asked for. ``hello`` is that of the connection on which they
     came: their offsets are of its segment. It is None if nothing was asked for."""
@@ -198,6 +247,7 @@ class _Reply(msgspec.Struct):
     limits: Limits | None = None
     features: tuple[str, ...] = ()
     items: tuple[Item, ...] = ()
+    state: State | None = None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -209,8 +259,10 @@ _Self = TypeVar("_Self", bound="Client")
 class Client:
     """A session with the daemon, and its connection. Threads may share it.
 
-    Nothing is connected before the first call. ``timeout`` is the longest that a call takes, in
-    seconds. ``space`` is that of the names; without it the daemon makes one of ``fingerprint``.
+    Nothing is connected before the first call. ``socket`` is the daemon's, ``$RINGCACHE_SOCKET`` or
+    ``/run/ringcache/ringcache.sock`` if not given. ``client`` is what people see of it in lists and logs.
+    ``space`` is that of the names: objects of different spaces never meet. Without it the daemon makes one
+    of ``fingerprint``. ``timeout`` is the longest that a call takes, in seconds.
 
     The session ends with the process; :meth:`close` closes the connection only, so release what
     is not needed before.
@@ -223,9 +275,9 @@ class Client:
         client: str,
         fingerprint: Fingerprint | None = None,
         space: str = "",
-        timeout: float = 0.2,
+        timeout: float = 5.0,
     ) -> None:
-        self.socket = socket or default_socket()
+        self.socket: str = socket or default_socket()
         self.timeout = timeout
         self._client = client
         self._fingerprint = fingerprint
@@ -239,8 +291,12 @@ class Client:
         self._retry_at = 0.0  # of time.monotonic
         self._pause = _LEAST_PAUSE
         self._hello: Hello | None = None  # the latest
+        self._count = itertools.count(1)  # of leases
+        self._dropped: deque[str] = deque()  # leases that nobody has any more, to be released
+        self._mappings: dict[bool, Mapping] = {}  # by whether they are writable
+        self._mapping_lock = threading.Lock()
         #: Whether a call has failed and left no connection, and none was answered since.
-        self.away = False
+        self.away: bool = False
 
     @property
     def space(self) -> str:
@@ -264,6 +320,37 @@ class Client:
     def epoch(self) -> int:
         """How many Hellos there were."""
         return self._hello.epoch if self._hello else 0
+
+    def lease(self, name: str = "lease", *, seconds: int = 300) -> Lease:
+        """A lease, by which objects are read and written; :mod:`ringcache.lease` describes it. Needs numpy.
+
+        People see ``name`` in lists, with a number that makes it unique. Each call of the lease makes it last
+        for at least ``seconds``, within the daemon's limit. No call is made here.
+        """
+        from .lease import Lease
+
+        return Lease(self, f"{name}-{next(self._count)}", seconds)
+
+    def stat(self) -> State:
+        """What the daemon has and does."""
+        reply, _ = self._call("stat")
+        if reply.state is None:
+            raise DaemonError("away", "the answer to stat has no state")
+        return reply.state
+
+    def find(self, names: Sequence[str]) -> Items:
+        """Which levels have objects: :attr:`Item.levels` of those that are hits. Nothing is pinned or
+        brought to memory, and it counts as no use."""
+        return self._batches("stat", names, lease="")
+
+    def mapping(self, segment: Segment, *, writable: bool = False) -> Mapping:
+        """This client's mapping of the segment, which is made once, and is not to be closed: it ends when nothing
+        refers to it. Raises as :class:`Mapping`."""
+        with self._mapping_lock:
+            made = self._mappings.get(writable)
+            if made is None or made.segment != segment:
+                made = self._mappings[writable] = Mapping(segment, writable=writable)
+            return made
 
     def pin(
         self, lease: str, names: Sequence[str], *, seconds: int = 0, prefix: bool = False
@@ -344,10 +431,12 @@ class Client:
         return self.current() != 0
 
     def close(self) -> None:
-        """Close the connection. May be called again."""
+        """Close the connection. May be called again. It releases nothing."""
         with self._lock:
             self._closed = True
             self._disconnect()
+        with self._mapping_lock:
+            self._mappings.clear()
 
     def __enter__(self: _Self) -> _Self:
         return self
@@ -400,6 +489,8 @@ class Client:
         objects: Sequence[Object] = (),
         leases: Sequence[str] = (),
     ) -> tuple[_Reply, Hello]:
+        if (lease or names) and not self._own_space and self._fingerprint is None:
+            raise ArgumentError("names are of a space: give the client one, or a fingerprint")
         request = _Request(
             op=op,
             lease=lease,
@@ -429,7 +520,7 @@ class Client:
         for again in (True, False):
             connection, old = self._connected(deadline)
             assert self._hello is not None
-            request.space = self.space if request.lease else ""
+            request.space = self.space if request.lease or request.op == "stat" and request.names else ""
             try:
                 reply = self._exchange(connection, request, deadline)
                 self.away = False
@@ -491,7 +582,7 @@ class Client:
             if segment is None or not segment.name or segment.size <= 0:
                 raise ValueError("the answer to hello has no segment")
             space = self._own_space or reply.space
-            if not space:
+            if not space and self._fingerprint is not None:
                 raise ValueError("the answer to hello has no space")
         except DaemonError:
             connection.close()

@@ -77,6 +77,11 @@ class LockTimeoutError(RingcacheError, TimeoutError):
     """The readers' lock of the sidecar was not free in time; nothing was counted."""
 
 
+class ExpiredError(RingcacheError, TimeoutError):
+    """What a lease of the daemon had has ended before its release: the lease's time passed, or the
+    daemon lost it."""
+
+
 class PinUnavailableError(RingcacheError, RuntimeError):
     """Memory cannot be registered with a device here: the driver, the device or what they need
     is missing."""
@@ -106,7 +111,7 @@ class DaemonError(RingcacheError, RuntimeError):
         #: ``away`` if it can't be reached or does not answer, else what docs/daemon.md lists.
         self.kind = kind
         #: Whether there is no connection now, whatever the kind: a Hello may be refused, too.
-        self.away = kind == "away"
+        self.away: bool = kind == "away"
 
     def __reduce__(self) -> tuple[type[DaemonError], tuple[str, str]]:
         return type(self), (self.kind, str(self))

@@ -81,6 +81,13 @@ class Elem(NamedTuple):
     data: Nested
     field: Field
 
+    @property
+    def tensor(self) -> Tensor:
+        """The data, if it is one tensor; else a ``TypeError`` is raised."""
+        if not isinstance(self.data, Tensor):
+            raise TypeError(f"the data is not a tensor but {kind(self.data)}")
+        return self.data
+
 
 class Item(Mapping[str, Elem]):
     """A MultiModalKwargsItem: key to :class:`Elem`, in the writer's order."""
@@ -280,13 +287,13 @@ class ItemDecoder:
         if not frames:
             raise CorruptError("object has no frames")
         try:
-            self.frames = [memoryview(frame).cast("B") for frame in frames]
+            self.frames: list[memoryview] = [memoryview(frame).cast("B") for frame in frames]
         except (TypeError, ValueError, BufferError) as e:
             kinds = ", ".join(sorted({kind(frame) for frame in frames})[:5])
             raise ArgumentError(
                 f"frames must be bytes or memoryviews of contiguous bytes, got {kinds}"
             ) from e
-        self.unnamed = set(range(1, len(self.frames)))
+        self.unnamed: set[int] = set(range(1, len(self.frames)))
 
     def item(self, form: ItemForm) -> Item:
         document = self.document()

@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._arguments import integer, kind
+from ._torch import address
 from .cuda import Driver, Event
 from .errors import (
     ArgumentError,
@@ -68,11 +69,11 @@ class _LeasedView(View):
 
     def lease(self, staging: Staging) -> None:
         self.staging = staging
-        self.ended = False
-        self.dropped = False  # without an end
-        self.released = False
+        self.ended: bool = False
+        self.dropped: bool = False  # without an end
+        self.released: bool = False
         self.error: RingcacheError | None = None
-        self.copying = threading.Lock()
+        self.copying: threading.Lock = threading.Lock()
         # The event of each copy that was not seen to be done, and what it is to keep.
         self.copies: list[tuple[Event, object]] = []
 
@@ -113,26 +114,6 @@ class _LeasedView(View):
         """Check and release the view, now that nothing copies from it."""
         self.staging = None
         View.__exit__(self, None, None, None)
-
-
-class TorchBytes:
-    """Bytes of a tensor, for torch: they pass for writable, since it warns of others. This lives
-    as long as any of torch's tensors over the bytes, and keeps what the bytes belong to."""
-
-    def __init__(self, data: memoryview) -> None:
-        self.array = np.frombuffer(data, np.uint8)
-        self.address = _address(self.array)
-        self.__array_interface__ = {
-            "version": 3,
-            "typestr": "|u1",
-            "shape": self.array.shape,
-            "data": (self.address, False),
-        }
-
-
-def _address(array: npt.NDArray[Any]) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 class Lease:
@@ -176,18 +157,10 @@ class Lease:
     def tensor(self, tensor: Tensor) -> torch.Tensor:
         """The tensor as torch's, over the same bytes. Never write to it: they are the
         segment's, and may be mapped to read only."""
-        import torch
-
         _ = self.view
         if not isinstance(tensor, Tensor):
             raise ArgumentError(f"tensor must be a ringcache.Tensor, got {kind(tensor)}")
-        dtype = getattr(torch, tensor.dtype, None)
-        if not isinstance(dtype, torch.dtype):
-            raise ArgumentError(f"torch {torch.__version__} has no dtype {tensor.dtype!r}")
-        if tensor.nbytes == 0:
-            return torch.empty(tensor.shape, dtype=dtype)
-        raw = torch.from_numpy(np.asarray(TorchBytes(tensor.data)))
-        return raw.view(dtype).view(tensor.shape)
+        return tensor.torch()
 
     def copy(
         self, source: torch.Tensor, destination: torch.Tensor, *, stream: int | None = None
@@ -253,7 +226,7 @@ class Lease:
             _ = self.view
             return
         array = np.frombuffer(data, np.uint8)
-        self._submit(array, _address(array), None, destination, data.nbytes, stream)
+        self._submit(array, address(array), None, destination, data.nbytes, stream)
 
     def end(self) -> None:
         """End the use. May be called again, also by a finaliser: :meth:`Staging.poll` does the
@@ -336,9 +309,9 @@ class Staging(Closing):
         self._counting = threading.Lock()
         self._memory: npt.NDArray[np.uint8] | None = None  # that is registered
         #: Copies that were made although the mapping is not registered.
-        self.fallbacks = 0
+        self.fallbacks: int = 0
         #: Leases with an error when they were released.
-        self.errors = 0
+        self.errors: int = 0
         #: Why the mapping is not registered.
         self.reason: str | None = None
         try:

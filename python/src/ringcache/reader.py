@@ -89,12 +89,12 @@ class _Use:
     __slots__ = ("address", "hold", "id", "pid", "place", "span")
 
     def __init__(self, address: int, id: int, hold: int | None, place: Place) -> None:
-        self.address = address
-        self.id = id
-        self.span = (0, 0)  # of its chunk in the mapping
-        self.hold = hold  # its place in the reader's slot
-        self.place = place  # that got it
-        self.pid = _pid  # a forked child's copy is not a use of its own
+        self.address: int = address
+        self.id: int = id
+        self.span: tuple[int, int] = (0, 0)  # of its chunk in the mapping
+        self.hold: int | None = hold  # its place in the reader's slot
+        self.place: Place = place  # that got it
+        self.pid: int = _pid  # a forked child's copy is not a use of its own
 
     @property
     def where(self) -> str:
@@ -113,8 +113,8 @@ class _Keeper:
     __slots__ = ("reader", "use")
 
     def __init__(self, reader: Reader, use: _Use) -> None:
-        self.reader = reader
-        self.use = use
+        self.reader: Reader = reader
+        self.use: _Use = use
 
     def __del__(self) -> None:
         if not sys.is_finalizing():
@@ -155,8 +155,8 @@ class View:
     def __init__(self, keeper: _Keeper, value: Item | Tensor | bytes) -> None:
         self._keeper = keeper
         self._reader = keeper.reader
-        self.address = keeper.use.address
-        self.id = keeper.use.id
+        self.address: int = keeper.use.address
+        self.id: int = keeper.use.id
         self._hold = keeper.use.hold
         self._value: Item | Tensor | bytes | None = value
         self._ending = threading.Lock()
@@ -338,7 +338,7 @@ class Reader(Closing):
             )
         if sidecar_lock and lock is not None:
             raise ArgumentError("lock and sidecar_lock are both set; a reader counts under one lock")
-        self.generation = resolve(generation)
+        self.generation: Generation = resolve(generation)
         self.max_object_size = max_object_size
         self.n_readers = n_readers
         self._lock = lock

@@ -116,14 +116,14 @@ class Segment(Closing):
             )
         if not sys.platform.startswith("linux"):
             raise SegmentError(f"segments need Linux's {_DIR}; this is {sys.platform}")
-        self.name = name.removeprefix("/")
+        self.name: str = name.removeprefix("/")
         self.size = size
         self.data_offset = data_offset
         self.writable = writable
         self._map: mmap.mmap | None
         self._map, info = _map(name, size + data_offset, size, data_offset, writable)
         #: Device and inode, by which the system knows the segment.
-        self.identity = (info.st_dev, info.st_ino)
+        self.identity: tuple[int, int] = (info.st_dev, info.st_ino)
         #: Where the first mapped byte is in this process.
         self.address: Final[int] = self.array().__array_interface__["data"][0]
 

@@ -202,7 +202,7 @@ class Sidecar:
 
     def __init__(self, file_path: str, file: io.FileIO, policy: int, slots: int) -> None:
         self.path = file_path
-        self.pool = policy == _POOL
+        self.pool: bool = policy == _POOL
         self._slots = slots
         self._file = file
         try:

@@ -70,7 +70,7 @@ class Signer:
     __slots__ = ("_inner", "_outer", "secret")
 
     def __init__(self, secret: bytes) -> None:
-        self.secret = bytes(secret)
+        self.secret: bytes = bytes(secret)
         block = self.secret if len(secret) <= _BLOCK else hashlib.sha256(secret).digest()
         block = block.ljust(_BLOCK, b"\0")
         self._inner = hashlib.sha256(block.translate(_INNER))

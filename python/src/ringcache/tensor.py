@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from . import _dlpack, _torch
 from ._arguments import kind
 from .errors import CorruptError
+
+if TYPE_CHECKING:
+    import torch
 
 _NATIVE: Final = {
     "bool": "?",
@@ -120,19 +124,47 @@ class Tensor:
         uint16, float8_e4m3fn as uint8; :attr:`is_native` is False then. The
         array may be unaligned.
         """
-        dtype = _DTYPES[self.dtype]
-        if self.data.nbytes == 0:
-            array = np.empty(self.shape, dtype)
-        else:
-            # frombuffer and not ndarray(buffer=): only the former keeps the
-            # memory exported, so that it cannot be unmapped under the array.
-            array = np.frombuffer(self.data, dtype)
-            if len(self.shape) != 1:
-                array = array.reshape(self.shape)
-            if self.data.readonly:
-                return array  # read-only, too
+        array = self._array()
         array.flags.writeable = False
         return array
+
+    def _array(self) -> npt.NDArray[Any]:
+        """The same, which may be written to where the bytes may."""
+        dtype = _DTYPES[self.dtype]
+        if self.data.nbytes == 0:
+            return np.empty(self.shape, dtype)
+        # frombuffer and not ndarray(buffer=): only the former keeps the
+        # memory exported, so that it cannot be unmapped under the array.
+        array = np.frombuffer(self.data, dtype)
+        return array if len(self.shape) == 1 else array.reshape(self.shape)
+
+    def torch(self) -> torch.Tensor:
+        """The tensor as torch's, over the same bytes, whatever its type. Never write to it: the
+        bytes are the segment's, and may be mapped to read only, so that the process would end.
+
+        Raises :class:`~ringcache.ArgumentError` if this torch has no such type.
+        """
+        return _torch.tensor(self.dtype, self.shape, self.data)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """For ``from_dlpack`` of numpy, torch, jax and others: the same bytes, read-only, also of
+        the types bfloat16 and float8 where the other side has them. It needs numpy 2.1.
+
+        Raises :class:`BufferError` for what DLPack can't say.
+        """
+        return _dlpack.export(
+            self, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _dlpack.CPU
 
     def tobytes(self) -> bytes:
         """A copy of the bytes."""

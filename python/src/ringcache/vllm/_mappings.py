@@ -9,10 +9,10 @@ from typing import Final
 
 import torch
 
+from .._torch import TorchBytes
 from ..cuda import Driver
 from ..daemon import Mapping, Segment
 from ..errors import RingcacheError
-from ..pin import TorchBytes
 
 _logger: Final = logging.getLogger("vllm.ringcache")
 

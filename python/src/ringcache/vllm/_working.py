@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from .._torch import TorchBytes
 from ..daemon import Client, Item, Mapping, Object, Segment
 from ..errors import DaemonError, RingcacheError
-from ..pin import TorchBytes
 from ._link import Link
 from ._mappings import Mappings
 from ._scheduling import Load, parse_note

@@ -33,6 +33,7 @@ from vllm.platforms import current_platform
 from vllm.v1 import serial_utils
 
 from .. import pin
+from .._torch import TorchBytes
 from ..cuda import Driver
 from ..errors import SegmentBusyError, SegmentError
 from ..generation import CountRule, lookup
@@ -357,7 +358,7 @@ class Storage:
     def _tensor(self, tensor: Tensor, held: _Held | None) -> Any:
         if not tensor.nbytes:
             return torch.empty(tensor.shape, dtype=getattr(torch, tensor.dtype))
-        data = pin.TorchBytes(tensor.data)
+        data = TorchBytes(tensor.data)
         raw = torch.from_numpy(np.asarray(data))
         # Not view(): torch keeps what a view was made of, even when the view gets other memory.
         found = torch.empty(0, dtype=getattr(torch, tensor.dtype)).set_(raw.untyped_storage(), 0, tensor.shape)
