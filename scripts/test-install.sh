@@ -5,11 +5,11 @@
 #   scripts/test-install.sh [--engine] [--no-musl]
 #
 # --engine: two vLLM engines, one after the other, share encoder outputs by what was installed. vLLM itself is brought along from
-# interop/setup.sh, since it is 6 GB. The second machine has musl in place of glibc, with a Python from scripts/musl-python.sh; where that can't
-# be built, the program of the wheel runs alone there.
+# interop/setup.sh, since it is 6 GB. The second machine has no C library at all, and the program of the wheel alone. The third has musl in place
+# of glibc, with a Python from scripts/musl-python.sh, and is skipped where that can't be built.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-engine= musl=1
+engine='' musl=1
 for a in "$@"; do case $a in --engine) engine=1 ;; --no-musl) musl= ;; *) echo "test-install: what is $a?" >&2; exit 2 ;; esac; done
 unshare --user --map-root-user --mount --pid --fork true 2>/dev/null || { echo "test-install: skipped: this machine allows no namespaces (unshare --user)"; exit 0; }
 processor=$(uname -m)
@@ -41,7 +41,7 @@ machine() {
 inside() {
     local root=$work/$1 keep=()
     shift
-    while IFS= read -r -d '' v; do case $v in PIP_*=* | UV_*=* | SSL_CERT_*=* | *_PROXY=* | *_proxy=*) keep+=("$v") ;; esac; done < <(env -0)
+    while IFS= read -r -d '' v; do case $v in PIP_FIND_LINKS=*) ;; PIP_*=* | UV_*=* | SSL_CERT_*=* | *_PROXY=* | *_proxy=*) keep+=("$v") ;; esac; done < <(env -0)
     unshare --user --map-root-user --mount --pid --fork bash -c '. "$1.sh"; root=$1; shift; exec chroot "$root" "$@"' - "$root" \
         /usr/bin/env -i "${keep[@]}" HOME=/home/user PATH="${MACHINE_PATH:-/usr/bin:/bin}" LANG=C.UTF-8 "$@"
 }
@@ -70,27 +70,30 @@ mkdir "$work/glibc/programs"
 for program in bash cat cut ls seq sleep tail uname; do ln -s "/usr/bin/$program" "$work/glibc/programs"; done
 MACHINE_PATH=/programs inside glibc "PYTHON=$python" "${settings[@]}" /usr/bin/bash /inside.sh
 
+echo "== a machine without any C library: the program of the wheel, and nothing else"
+machine bare
+python3 -m zipfile -e "$wheel" "$work/unpacked"
+cp "$work"/unpacked/*.data/scripts/ringcache "$work/bare/ringcache"
+chmod +x "$work/bare/ringcache"
+unshare --user --map-root-user --mount --pid --fork bash -euc '. "$1.sh"
+chroot "$1" /ringcache --version
+chroot "$1" /ringcache serve --size 16MiB --http off --socket /run/socket > "$1.log" 2>&1 & server=$!
+for _ in $(seq 600); do [ ! -S "$1/run/socket" ] && kill -0 $server || break; sleep 0.5; done
+chroot "$1" /ringcache serve status --socket /run/socket
+chroot "$1" /ringcache ls
+kill $server; wait $server' - "$work/bare" || { cat "$work/bare.log"; exit 1; }
+
 [ -n "$musl" ] || exit 0
-if root=$("$here/scripts/musl-python.sh"); then
-    echo "== a machine with musl and Python"
-    # This Python has no TLS: what the wheel depends on comes from the index by another one's hand.
-    version=$("$root/bin/python3" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    "${PYTHON:-python3}" -m pip download -q --no-deps --only-binary :all: --python-version "$version" --implementation cp \
-        --platform "musllinux_1_2_$processor" --platform "musllinux_1_1_$processor" -d "$work/wheels" numpy msgspec
-    cp "$wheel" "$work/wheels"
-    busybox=$("$here/scripts/fetch-package.sh" busybox-static)
-    machine musl "$root=$root" "$busybox/bin/busybox=/bin/busybox" "$work/wheels=/dist" "$here/scripts/install/inside.sh=/inside.sh"
-    mkdir -p "$work/musl/usr/bin"
-    for applet in cat cut ls seq sh sleep tail uname; do ln -s busybox "$work/musl/bin/$applet"; done
-    ln -s ../../bin/busybox "$work/musl/usr/bin/env"
-    inside musl "PYTHON=$root/bin/python3" MUSL=1 /bin/busybox sh /inside.sh
-else
-    echo "== a machine without glibc, musl and Python: the program of the wheel alone (a Python with musl can't be built here)"
-    machine bare
-    python3 -m zipfile -e "$wheel" "$work/unpacked"
-    mkdir -p "$work/bare/usr/bin"
-    cp "$work"/unpacked/*.data/scripts/ringcache "$work/bare/ringcache"
-    cp "$("$here/scripts/fetch-package.sh" busybox-static)/bin/busybox" "$work/bare/usr/bin/env"
-    chmod +x "$work/bare/ringcache" "$work/bare/usr/bin/env"
-    inside bare /ringcache --version
-fi
+root=$("$here/scripts/musl-python.sh") || { echo "test-install: the machine with musl and Python is skipped: such a Python can't be built here" ; exit 0; }
+echo "== a machine with musl and Python"
+# This Python has no TLS: what the wheel depends on comes from the index by another one's hand.
+version=$("$root/bin/python3" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+"${PYTHON:-python3}" -m pip download -q --no-deps --only-binary :all: --python-version "$version" --implementation cp \
+    --platform "musllinux_1_2_$processor" --platform "musllinux_1_1_$processor" -d "$work/wheels" numpy msgspec
+cp "$wheel" "$work/wheels"
+busybox=$("$here/scripts/fetch-package.sh" busybox-static)
+machine musl "$root=$root" "$busybox/bin/busybox=/bin/busybox" "$work/wheels=/dist" "$here/scripts/install/inside.sh=/inside.sh"
+mkdir -p "$work/musl/usr/bin"
+for applet in cat cut ls seq sh sleep tail uname; do ln -s busybox "$work/musl/bin/$applet"; done
+ln -s ../../bin/busybox "$work/musl/usr/bin/env"
+inside musl "PYTHON=$root/bin/python3" MUSL=1 /bin/busybox sh /inside.sh

@@ -99,6 +99,7 @@ tail -1 serve.log
 
 if [ -z "${MUSL:-}" ]; then
     run "$PYTHON" -m venv uv
+    export UV_PYTHON="$PYTHON" UV_PYTHON_DOWNLOADS=never # the one that is there, and no other
     run uv/bin/pip install -q uv
     run uv/bin/uvx -q --from "$wheel" ringcache --version
     say "uvx --from $wheel ringcache serve --size 16MiB --http off --name uvx &"
