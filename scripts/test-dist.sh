@@ -18,7 +18,7 @@ for clone in "$work/one" "$work/a longer way/to/two"; do
     cd "$clone"
     echo "== make dist in $clone"
     scripts/release/dist.sh >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
-    (cd dist && sha256sum -- *.tar.gz *.deb *.rpm *.whl about/* checksums.txt) | sort -k2 > "$work/$(basename "$clone").sums"
+    (cd dist && sha256sum -- *.tar.gz *.deb *.rpm *.whl about/*.json about/*/* checksums.txt) | sort -k2 > "$work/$(basename "$clone").sums"
 done
 diff -u "$work/one.sums" "$work/two.sums" || { echo "test-dist: a file differs between two builds of one commit" >&2; exit 1; }
 echo "== $(wc -l < "$work/one.sums") files are the same in both"

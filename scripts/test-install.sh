@@ -67,7 +67,8 @@ system+=("$work/empty=/usr/local") # Go, Docker and the rest of what was install
 echo "== a machine with glibc and Python"
 machine glibc "${system[@]}"
 mkdir "$work/glibc/programs"
-for program in bash cat cut ls seq sleep tail uname; do ln -s "/usr/bin/$program" "$work/glibc/programs"; done
+for program in bash cat cut ls seq sleep tail uname ${engine:+lscpu}; do # vLLM calls lscpu
+    ln -s "/usr/bin/$program" "$work/glibc/programs"; done
 MACHINE_PATH=/programs inside glibc "PYTHON=$python" "${settings[@]}" /usr/bin/bash /inside.sh
 
 echo "== a machine without any C library: the program of the wheel, and nothing else"

@@ -5,9 +5,9 @@
 #   scripts/release/program.sh BINARY ARCH
 set -eu
 cd "$(dirname -- "$0")/../.."
-mkdir -p dist/about
+mkdir -p "dist/about/$2"
 scripts/release/sbom.sh "$1" "dist/about/ringcache_$2.spdx.json"
-scripts/release/licenses.sh "$1" > "dist/about/THIRD_PARTY_LICENSES_$2"
+scripts/release/licenses.sh "$1" > "dist/about/$2/THIRD_PARTY_LICENSES"
 export RINGCACHE_SBOM="$PWD/dist/about/ringcache_$2.spdx.json"
 if [ "$2" = amd64 ]; then
     scripts/release/wheel.sh dist "$1" --pure
