@@ -55,7 +55,7 @@ if [ -n "$engine" ]; then
     values=$("$here/interop/e2e/setup.sh")
     env=$(sed -n 's/^env=//p' <<<"$values") model=$(sed -n 's/^model_llava=//p' <<<"$values")
     python=$env/bin/python
-    system+=("$env=$env" "$model=/model" "$here/interop/e2e=/demo" "$here/examples/media=/media")
+    system+=("$env=$env" "$model=/model" /sys=/sys "$here/interop/e2e=/demo" "$here/examples/media=/media")
     settings+=("ENGINE=$("$python" -c 'import site; print(site.getsitepackages()[0])')")
 fi
 # The interpreter without its environment, and its own folder if that is not below /usr.
