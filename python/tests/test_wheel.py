@@ -67,6 +67,8 @@ def test_wheel_for_any_machine_explains(tmp_path: pathlib.Path) -> None:
     with archive:
         assert wheel.name == f"ringcache-{VERSION}-py3-none-any.whl"
         script = archive.read(f"ringcache-{VERSION}.data/scripts/ringcache")
+        mode = archive.getinfo(f"ringcache-{VERSION}.data/scripts/ringcache").external_attr >> 16
+        assert mode & 0o111, "it can be run"
         assert script.startswith(b"#!python\n"), "installers put the interpreter there"
         archive.extractall(tmp_path / "site")
     done = subprocess.run([sys.executable, "-c", script.decode()], cwd=tmp_path / "site", stderr=subprocess.PIPE, text=True)

@@ -117,6 +117,8 @@ if [ -z "${MUSL:-}" ]; then
     run "$PYTHON" -m venv pure
     run pure/bin/pip install -q --no-deps /dist/ringcache-*-none-any.whl
     say pure/bin/ringcache serve
-    ! pure/bin/ringcache serve 2>&1 || { echo "test-install: the wheel for any machine has no command, and its command succeeds" >&2; exit 1; }
+    ! pure/bin/ringcache serve 2> explained || { echo "test-install: the wheel for any machine has no command, and its command succeeds" >&2; exit 1; }
+    cat explained
+    case $(cat explained) in *"go install "*) ;; *) echo "test-install: the command of the wheel for any machine explains nothing" >&2; exit 1 ;; esac
 fi
 say "done"
