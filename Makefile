@@ -5,6 +5,11 @@
 # make test        everything but the real vLLM
 # make test-pythons  the Python tests with Python 3.10 to 3.14 and the free-threaded 3.14: those that are found, or are
 #                  packages of Debian; the last lines say which could not be had and why. PYTHONS="3.13 3.14": only these
+# make wheel       wheels of the Python package with the command in them, for both processors, and the one for any machine, in dist
+# make dist        all files of a release in dist, by goreleaser: the wheels, archives, deb, rpm, SBOMs, checksums (docs/releasing.md)
+# make image       the daemon's container image as dist/ringcache.oci.tar, by docker buildx
+# make test-dist   make dist twice, in two clones with a tag of their own: every file is the same; and go install of that tag
+# make test-install  the wheels on a machine with nothing but Python: install, serve, a hit, top; on musl, too; ENGINE=1 with a vLLM engine
 # make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
 # make test-lmcache  LMCache's own tools and clients (lm://, Redis's protocol) against the daemon, its engine, look-up,
@@ -53,9 +58,10 @@ BENCH_ARGS ?=
 MUTATE_ARGS ?=
 COVER_ARGS ?=
 BROWSER_ARGS ?=
+ENGINE ?=
 comma := ,
 
-.PHONY: all build demo test test-go test-python test-pythons test-arm64 lint test-vllm test-lmcache test-deploy test-browser e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover pictures docs
+.PHONY: all build wheel dist image test-dist test-install demo test test-go test-python test-pythons test-arm64 lint test-vllm test-lmcache test-deploy test-browser e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover pictures docs
 
 all: build
 
@@ -64,6 +70,27 @@ build: bin/ringcache
 .PHONY: bin/ringcache
 bin/ringcache:
 	CGO_ENABLED=0 go build -o $@ ./cmd/ringcache
+
+# The program of a release. .goreleaser.yaml and deploy/Containerfile have the same flags, which a test compares.
+GO_RELEASE := CGO_ENABLED=0 go build -trimpath -buildvcs=true -ldflags="-s -w"
+
+wheel:
+	for arch in amd64 arm64; do GOARCH=$$arch $(GO_RELEASE) -o bin/release/$$arch/ringcache ./cmd/ringcache; done
+	scripts/release/wheel.sh dist bin/release/amd64/ringcache --pure
+	scripts/release/wheel.sh dist bin/release/arm64/ringcache
+
+dist:
+	scripts/release/dist.sh
+
+image:
+	mkdir -p dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) docker buildx build -f deploy/Containerfile --target daemon --output type=oci,dest=dist/ringcache.oci.tar,rewrite-timestamp=true .
+
+test-dist:
+	scripts/test-dist.sh
+
+test-install:
+	scripts/test-install.sh $(if $(ENGINE),--engine)
 
 # The interpreter has what the workers import; with PEER=vllm that is the real vLLM.
 demo:
@@ -94,6 +121,7 @@ test-go:
 	python3 scripts/test_gotest.py
 	python3 scripts/test_mutate.py
 	python3 scripts/site/test_links.py
+	python3 scripts/release/test_notes.py
 	scripts/mutate.py --check
 	TEST_PYTHON=$$(scripts/python-env.sh) scripts/gotest.py $(CHECKS) -timeout 30m ./...
 	test -z "$(RACE)" || scripts/gotest.py -timeout 30m -run 'TestTruncated|TestDamageOfEveryKind' ./objstore # what it can't do under the race detector

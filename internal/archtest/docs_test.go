@@ -242,7 +242,7 @@ func TestReadmeLeadsEverybody(t *testing.T) {
 	readme := documents(t)["README.md"]
 	require.LessOrEqual(t, strings.Count(readme, "\n"), 140, "move details to the page that they belong to")
 	for _, want := range []string{
-		"make demo", "make test", "ringcache serve", "bench/results/table.md", "unreleased", "pip install ./python",
+		"make demo", "make test", "ringcache serve", "bench/results/table.md", "unreleased", "make wheel && pip install", "docs/install.md",
 		"docs/index.md", "docs/how-it-works.md", "docs/encoder.md", "docs/embedding.md", "docs/without-vllm.md", "cache.Shutdown(", "cache.Abandon()",
 	} {
 		require.Contains(t, readme, want)

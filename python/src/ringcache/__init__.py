@@ -68,8 +68,6 @@ from .segment import Segment
 from .signature import Signature, sign, verify
 from .tensor import Tensor
 
-__version__ = "0.1.0.dev0"
-
 __all__ = [
     "ArgumentError",
     "Batched",
@@ -120,3 +118,14 @@ __all__ = [
     "treat_as",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> str:
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version("ringcache")
+    except importlib.metadata.PackageNotFoundError:
+        return "0.0.0+sources"  # run from a checkout, without an installation
