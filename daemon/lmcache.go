@@ -113,8 +113,9 @@ func (r *runner) openLMCache(ctx context.Context, http string) (_ *lmcacheServic
 	if r.config.LMCacheCoordinator != "" {
 		_, port, _ := net.SplitHostPort(http)
 		n, _ := strconv.Atoi(port) // a listener has one
+		memory := lmcache.NewInMemory(server)
 		s.reporter, err = r.config.reporter(coordinator.ReporterOptions{
-			HTTPPort: n, Chunks: server.Chunks, Changes: server.Changes, ChunkTokens: server.ChunkTokens, Logger: r.log,
+			HTTPPort: n, Chunks: memory.Chunks, Changes: memory.Changes, ChunkTokens: memory.ChunkTokens, Logger: r.log,
 		})
 		if err != nil {
 			return nil, err

@@ -86,7 +86,7 @@ func New(o Options) *Directory {
 		o.Now = time.Now
 	}
 	return &Directory{o: o, instances: map[string]*instance{}, table: table{seed: maphash.MakeSeed()},
-		sharing: newSharing()}
+		sharing: newSharing(o)}
 }
 
 // end makes all chunks of a location those of nobody, at once: the table is swept later.

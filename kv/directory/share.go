@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Change is what has become of a worker in a directory, for others that are to know the same.
@@ -35,6 +36,8 @@ const MaxPlaces = maxLocations
 
 // sharing is what is not told yet of changes, if Options.Shared is set.
 type sharing struct {
+	on       bool // Options.Shared
+	now      func() time.Time
 	unsaved  map[*worker]struct{}
 	gone     map[ID]bool // workers of which others know and that were dropped; whether they were late
 	touched  int         // keys, in all locations
@@ -62,56 +65,56 @@ type saving struct {
 const maxTouched = 1 << 20
 
 // take makes a worker one of this directory, where reports about it come. The caller has the lock, here and below.
-func (d *Directory) take(w *worker) {
+func (x *sharing) take(w *worker) {
 	if w.elsewhere {
 		w.elsewhere = false
-		w.Heartbeat = d.o.Now()
-		d.unsaved[w] = struct{}{}
+		w.Heartbeat = x.now()
+		x.unsaved[w] = struct{}{}
 	}
 }
 
 // change notes that something about a worker has changed by a report.
-func (d *Directory) change(w *worker) {
-	if d.o.Shared {
-		d.take(w)
+func (x *sharing) change(w *worker) {
+	if x.on {
+		x.take(w)
 		w.changed = true
-		d.unsaved[w] = struct{}{}
+		x.unsaved[w] = struct{}{}
 	}
 }
 
 // touch notes that a key was admitted or evicted. Whether it is there is looked up when it is told.
-func (d *Directory) touch(l *location, k Key) {
+func (x *sharing) touch(l *location, k Key) {
 	switch {
-	case !d.o.Shared || l.worker.whole:
-	case d.touched >= maxTouched:
-		d.tellAll(l.worker)
+	case !x.on || l.worker.whole:
+	case x.touched >= maxTouched:
+		x.tellAll(l.worker)
 	default:
 		l.touched = append(l.touched, k)
-		d.touched++
+		x.touched++
 	}
 }
 
-func (d *Directory) untouch(l *location) {
-	d.touched -= len(l.touched)
+func (x *sharing) untouch(l *location) {
+	x.touched -= len(l.touched)
 	l.touched = nil
 }
 
-func (d *Directory) tellAll(w *worker) {
+func (x *sharing) tellAll(w *worker) {
 	w.whole, w.scanning = true, false
 	for _, l := range w.locations {
-		d.untouch(l)
+		x.untouch(l)
 	}
-	d.change(w)
+	x.change(w)
 }
 
 // forget drops what is not told of a worker that goes.
-func (d *Directory) forget(w *worker, late bool) {
+func (x *sharing) forget(w *worker, late bool) {
 	for _, l := range w.locations {
-		d.untouch(l)
+		x.untouch(l)
 	}
-	delete(d.unsaved, w)
+	delete(x.unsaved, w)
 	if w.told {
-		d.gone[w.ID] = late
+		x.gone[w.ID] = late
 	}
 }
 
@@ -164,7 +167,7 @@ func (d *Directory) Changes(keys int) (all []Change) {
 
 // tell makes the change of one worker, with so many keys at most.
 func (d *Directory) tell(w *worker, keys *int) Change {
-	c := d.describe(w)
+	c := w.describe()
 	c.Reset, w.reset = w.reset, false
 	part := w.scanning
 	for i, l := range w.locations {
@@ -211,7 +214,7 @@ func (c *Change) incomplete() {
 	}
 }
 
-func (d *Directory) describe(w *worker) Change {
+func (w *worker) describe() Change {
 	c := Change{Worker: w.Worker, Fresh: w.fresh, Away: w.away, Wants: w.wants}
 	syncing := w.sync != nil && !w.sync.complete
 	if syncing {
@@ -255,7 +258,7 @@ func (d *Directory) scan(keys *int) (all []Change) {
 		}
 		if _, begun := at[w]; !begun {
 			at[w] = len(all)
-			c := d.describe(w)
+			c := w.describe()
 			c.scanned = true
 			c.incomplete()
 			all = append(all, c)
@@ -461,8 +464,8 @@ func (c *Change) check() error {
 	return nil
 }
 
-func newSharing() sharing {
-	return sharing{unsaved: map[*worker]struct{}{}, gone: map[ID]bool{}}
+func newSharing(o Options) sharing {
+	return sharing{on: o.Shared, now: o.Now, unsaved: map[*worker]struct{}{}, gone: map[ID]bool{}}
 }
 
 // Validate returns what is wrong with what Changes has not told yet, for tests.

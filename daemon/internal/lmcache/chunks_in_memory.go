@@ -10,9 +10,16 @@ import (
 	"github.com/ringcache/ringcache/lmcache/coordinator"
 )
 
-// Chunks lists the objects in memory that engines with a layout that is remembered find, for a coordinator. An
-// object's tenant says which salt it has, so one with a salt that is longer than a tenant is left out.
-func (s *Server) Chunks(ctx context.Context) iter.Seq2[coordinator.Chunk, error] {
+// NewInMemory returns what a coordinator is told of.
+func NewInMemory(s *Server) InMemory { return InMemory{s} }
+
+// InMemory is the chunks that a Server has in memory.
+type InMemory struct{ s *Server }
+
+// Chunks lists the objects in memory that engines with a layout that is remembered find. An object's tenant says
+// which salt it has, so one with a salt that is longer than a tenant is left out.
+func (m InMemory) Chunks(ctx context.Context) iter.Seq2[coordinator.Chunk, error] {
+	s := m.s
 	return func(yield func(coordinator.Chunk, error) bool) {
 		s.mu.Lock()
 		layouts := slices.Clone(s.state.Layouts)
@@ -56,12 +63,14 @@ func addSpaces(spaces map[string]coordinator.Space, layouts []kv.Layout, salt st
 }
 
 // Changes returns another number when Chunks may list something else than before.
-func (s *Server) Changes() int64 {
+func (m InMemory) Changes() int64 {
+	s := m.s
 	return s.o.Memory.Usage().Objects + 2*s.events.changes() // what leaves makes the objects fewer by one
 }
 
 // ChunkTokens returns the tokens of a chunk, 0 while engines have not agreed on them.
-func (s *Server) ChunkTokens() int {
+func (m InMemory) ChunkTokens() int {
+	s := m.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Chunk

@@ -21,16 +21,16 @@ func TestChunksInMemory(t *testing.T) {
 	want := map[coordinator.Chunk]bool{}
 	list := func() map[coordinator.Chunk]bool {
 		out := map[coordinator.Chunk]bool{}
-		for c, err := range b.server.Chunks(t.Context()) {
+		for c, err := range NewInMemory(b.server).Chunks(t.Context()) {
 			require.NoError(t, err)
 			out[c] = true
 		}
 		return out
 	}
-	last := b.server.Changes()
+	last := NewInMemory(b.server).Changes()
 	changed := func(what string) {
 		t.Helper()
-		now := b.server.Changes()
+		now := NewInMemory(b.server).Changes()
 		require.Greater(t, now, last, what)
 		last = now
 	}
@@ -54,11 +54,11 @@ func TestChunksInMemory(t *testing.T) {
 	b.put("kv.another", "0123")
 	b.put("outputs", "of an encoder")
 	require.Equal(t, want, list())
-	require.Equal(t, chunk, b.server.ChunkTokens())
+	require.Equal(t, chunk, NewInMemory(b.server).ChunkTokens())
 
 	b.restart()
 	require.Equal(t, want, list())
-	last = b.server.Changes()
+	last = NewInMemory(b.server).Changes()
 	e = b.engine("engine", since057)
 	e.register(1, 1)
 	e.pushOut()
@@ -69,7 +69,7 @@ func TestChunksInMemory(t *testing.T) {
 
 	e.register(1, 2)
 	e.register(2, 2)
-	last = b.server.Changes()
+	last = NewInMemory(b.server).Changes()
 	k := e.key("r", tokens, 0, 64)
 	k.WorldSize, k.CacheSalt = 2, "alice"
 	require.EqualValues(t, 4, e.lookUp(k))
@@ -80,6 +80,6 @@ func TestChunksInMemory(t *testing.T) {
 	}
 	e.end("r")
 	e.must("ManagementService/Clear", &mp.ClearRequest{}, &mp.ClearResponse{})
-	b.eventually("all is deleted, and counted", func() bool { return len(list()) == 0 && b.server.Changes() > last })
+	b.eventually("all is deleted, and counted", func() bool { return len(list()) == 0 && NewInMemory(b.server).Changes() > last })
 	b.nothingHeld()
 }

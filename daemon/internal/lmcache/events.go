@@ -346,7 +346,7 @@ func subscribeKVEvents(service string) grpc.StreamHandler {
 			return status.Error(codes.FailedPrecondition, err.Error())
 		}
 		c.release = releaseOfService[service]
-		c.room = g.s.roomOf(c)
+		c.room = newRoom(g.s, c)
 		q := &mp.SubscribeKvEventsRequest{}
 		err = receive(c, q)
 		c.room.release()

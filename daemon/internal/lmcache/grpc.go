@@ -113,7 +113,7 @@ func handler(service, name string, m method) grpc.StreamHandler {
 			return status.Error(codes.FailedPrecondition, err.Error())
 		}
 		c.release = releaseOfService[service]
-		c.room = g.s.roomOf(c)
+		c.room = newRoom(g.s, c)
 		defer c.room.release()
 		q := m.request()
 		if err := receive(c, q); err != nil {

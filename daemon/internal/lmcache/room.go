@@ -48,7 +48,8 @@ type room struct {
 	close  func() error // the connection
 }
 
-func (s *Server) roomOf(c caller) *room {
+// newRoom returns the room for the messages of a call.
+func newRoom(s *Server, c caller) *room {
 	return &room{most: int64(s.maxMessage), budget: s.o.Rooms.Bodies, share: &c.conn.client.Part.Bodies, done: c.ctx.Done(), close: c.conn.close}
 }
 

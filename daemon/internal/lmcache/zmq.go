@@ -112,7 +112,7 @@ func (z *ZMQ) serve(raw net.Conn) {
 	ctx, cancel := context.WithCancel(z.ctx)
 	defer cancel()
 	by := caller{ctx: ctx, conn: conn, id: newID()}
-	by.room = z.s.roomOf(by) // of one call at a time: those that wait have small messages
+	by.room = newRoom(z.s, by) // of one call at a time: those that wait have small messages
 	defer by.room.release()
 	c := zmtp.New(raw, zmtp.Options{MaxMessage: maxMessage, MaxFrames: maxFrames, Large: by.room.more, SendTimeout: sendTimeout})
 	if _, err := c.Greet(zmq4.Router, handshake); err != nil {
