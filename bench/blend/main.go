@@ -25,10 +25,10 @@ func main() {
 	seed := flag.Uint64("seed", 1, "seed of the prompts")
 	plots := flag.String("plots", "", "folder for the figures")
 	at := flag.String("models", filepath.Join("..", "blend", "testdata"), "folder with retrieval-*.safetensors")
-	real := flag.String("text", "", "folder of smollm.py: a real language model in place of the tiny ones")
+	folder := flag.String("text", "", "folder of smollm.py: a real language model in place of the tiny ones")
 	flag.Parse()
-	if *real != "" {
-		if err := text(*real, *plots, *prompts, *seed); err != nil {
+	if *folder != "" {
+		if err := text(*folder, *plots, *prompts, *seed); err != nil {
 			fmt.Fprintln(os.Stderr, "blend:", err)
 			os.Exit(1)
 		}
