@@ -196,11 +196,12 @@ func (r *Reporter) bind(ctx context.Context) error {
 	if n == r.chunk || n == 0 {
 		return nil
 	}
-	_, err := r.ask(ctx, http.MethodPut, "/config/chunk-size", map[string]int{"chunk_size": n}, nil)
-	if err == nil {
-		r.chunk = n
+	status, err := r.ask(ctx, http.MethodPut, "/config/chunk-size", map[string]int{"chunk_size": n}, nil)
+	if err != nil && status != http.StatusNotFound { // that of 0.5.6 has a size of its own
+		return err
 	}
-	return err
+	r.chunk = n
+	return nil
 }
 
 // address is that of this server on the way to the coordinator.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,6 +64,7 @@ type bedOf struct {
 	memory  *memoryOf
 	current atomic.Pointer[Server]
 	refuse  atomic.Int64 // so many requests
+	old     bool         // as that of LMCache 0.5.6
 	options ReporterOptions
 }
 
@@ -72,6 +74,10 @@ func newBedOf(t *testing.T) *bedOf {
 	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b.refuse.Add(-1) >= 0 {
 			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
+		}
+		if b.old && strings.HasPrefix(r.URL.Path, "/config/") {
+			http.NotFound(w, r)
 			return
 		}
 		b.current.Load().Handler().ServeHTTP(w, r)
@@ -191,6 +197,15 @@ func TestReporterAfterAnother(t *testing.T) {
 	require.NoError(t, r.step(t.Context()))
 	b.known()
 	b.memory.set(false, chunkOf(1))
+	b.run()
+	b.known()
+}
+
+// TestReporterToAnOldCoordinator: that of LMCache 0.5.6 can't be told how long chunks are.
+func TestReporterToAnOldCoordinator(t *testing.T) {
+	b := newBedOf(t)
+	b.old = true
+	b.memory.set(true, chunkOf(1))
 	b.run()
 	b.known()
 }
