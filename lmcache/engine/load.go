@@ -77,6 +77,9 @@ func (l *Load) Layers(ctx context.Context) iter.Seq2[int, error] {
 				loading.Go(func() { result <- l.load(ctx, lease, at) })
 			}
 			err := <-loaded[layer]
+			if err == nil {
+				err = ctx.Err() // that the layer was loaded before that was noticed is chance
+			}
 			if !yield(layer, err) || err != nil {
 				return
 			}
