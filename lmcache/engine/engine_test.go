@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -366,17 +367,23 @@ func TestALoadEndsAtAnyTime(t *testing.T) {
 		}
 		b.requireNothingHeld()
 
-		b.evict()
-		ctx, cancel := context.WithCancel(t.Context())
-		b.fault.Do(func(c tiertest.Call) tiertest.Answer {
-			if is(c, "Get") && strings.Contains(c.Key.String(), "@1") {
-				cancel()
-			}
-			return tiertest.Answer{}
-		})
 		var got []error
-		for _, err := range load.Layers(ctx) {
-			got = append(got, err)
+		var asked atomic.Bool
+		for !asked.Load() { // a fetch for the load above may end behind the eviction
+			b.evict()
+			ctx, cancel := context.WithCancel(t.Context())
+			b.fault.Do(func(c tiertest.Call) tiertest.Answer {
+				if is(c, "Get") && strings.Contains(c.Key.String(), "@1") {
+					asked.Store(true)
+					cancel()
+				}
+				return tiertest.Answer{}
+			})
+			got = nil
+			for _, err := range load.Layers(ctx) {
+				got = append(got, err)
+			}
+			cancel()
 		}
 		require.ErrorIs(t, errors.Join(got...), context.Canceled)
 		require.Error(t, got[len(got)-1], "the error is the last")
