@@ -28,6 +28,8 @@ connectors for engines. :mod:`ringcache.daemon` has the daemon's protocol, opera
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .daemon import Client, Fingerprint
 from .errors import (
     ArgumentError,
@@ -119,13 +121,16 @@ __all__ = [
     "verify",
 ]
 
+if TYPE_CHECKING:
+    __version__: str
+else:  # a checker would take each name for one that is there
 
-def __getattr__(name: str) -> str:
-    if name != "__version__":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib.metadata
+    def __getattr__(name: str) -> str:
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib.metadata
 
-    try:
-        return importlib.metadata.version("ringcache")
-    except importlib.metadata.PackageNotFoundError:
-        return "0.0.0+sources"  # run from a checkout, without an installation
+        try:
+            return importlib.metadata.version("ringcache")
+        except importlib.metadata.PackageNotFoundError:
+            return "0.0.0+sources"  # run from a checkout, without an installation
