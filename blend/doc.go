@@ -25,7 +25,7 @@
 // The KV of a chunk that was moved is that of the chunk computed alone at its new position, up to rounding:
 // exact for the first chunk of a prompt, and wrong by what attention to the text in front would have changed
 // for the others. With the ratio 1 the result is that of a whole prefill, exactly, and with less it is
-// between the two. Nothing is promised about answers: docs/blend.md has what was measured. The same bytes of
+// between the two. Answers may differ: docs/blend.md has what was measured. The same bytes of
 // KV give the same selection, on every machine.
 //
 // Attention with one latent vector for all heads (MLA) and windows of attention have other rules, and are not

@@ -31,8 +31,8 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-// mostWanted is how many objects are remembered for which requests that are traced wait. Beyond, the oldest go.
-const mostWanted = 4096
+// maxInterests is how many objects are remembered for which requests that are traced wait. Beyond, the oldest go.
+const maxInterests = 4096
 
 // Options describe a Tracer.
 type Options struct {
@@ -49,13 +49,13 @@ type Tracer struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 
-	mu     sync.Mutex // guards what follows
-	wanted map[tier.Key]*list.Element
-	order  list.List // of wish, oldest first
+	mu        sync.Mutex // guards what follows
+	interests map[tier.Key]*list.Element
+	order     list.List // of interest, oldest first
 }
 
-// wish is an object that a traced request wants, or has stored.
-type wish struct {
+// interest is an object that a traced request asked for, or has stored.
+type interest struct {
 	key tier.Key
 	by  trace.SpanContext
 }
@@ -77,7 +77,7 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 	if err != nil { // of a variable that can't be read: the rest is there
 		o.Logger.Warn("what OTEL_RESOURCE_ATTRIBUTES says of spans can't be read: correct it", "error", err)
 	}
-	t := &Tracer{wanted: map[tier.Key]*list.Element{}}
+	t := &Tracer{interests: map[tier.Key]*list.Element{}}
 	t.provider = sdk.NewTracerProvider(
 		sdk.WithBatcher(exporter), sdk.WithResource(about),
 		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(1/float64(max(1, o.OneIn))))),
@@ -146,13 +146,13 @@ func (s Span) Want(keys ...tier.Key) {
 	t := s.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, k := range keys[:min(len(keys), mostWanted)] {
-		if e := t.wanted[k]; e != nil {
+	for _, k := range keys[:min(len(keys), maxInterests)] {
+		if e := t.interests[k]; e != nil {
 			t.order.Remove(e)
 		}
-		t.wanted[k] = t.order.PushBack(wish{k, s.span.SpanContext()})
-		if t.order.Len() > mostWanted {
-			delete(t.wanted, t.order.Remove(t.order.Front()).(wish).key)
+		t.interests[k] = t.order.PushBack(interest{k, s.span.SpanContext()})
+		if t.order.Len() > maxInterests {
+			delete(t.interests, t.order.Remove(t.order.Front()).(interest).key)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (s Span) End(failure string) {
 // Work makes the span of a call of a level, which has ended.
 func (t *Tracer) Work(w tier.Work) {
 	ctx := context.Background()
-	by := t.whoWants(w.Keys)
+	by := t.whoAskedFor(w.Keys)
 	if len(by) > 0 {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, by[0])
 		by = by[1:]
@@ -202,14 +202,14 @@ func (t *Tracer) Work(w tier.Work) {
 	span.End(trace.WithTimestamp(w.Begin.Add(w.Took)))
 }
 
-// whoWants returns the spans of the traced requests that wanted objects last, each once.
-func (t *Tracer) whoWants(keys []tier.Key) (by []trace.SpanContext) {
+// whoAskedFor returns the spans of the traced requests that wanted objects last, each once.
+func (t *Tracer) whoAskedFor(keys []tier.Key) (by []trace.SpanContext) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	seen := map[trace.SpanID]bool{}
 	for _, k := range keys {
-		if e := t.wanted[k]; e != nil {
-			if x := e.Value.(wish).by; !seen[x.SpanID()] {
+		if e := t.interests[k]; e != nil {
+			if x := e.Value.(interest).by; !seen[x.SpanID()] {
 				seen[x.SpanID()] = true
 				by = append(by, x)
 			}

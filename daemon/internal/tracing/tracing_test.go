@@ -142,16 +142,16 @@ func TestWishesAreBounded(t *testing.T) {
 	tr := open(t, collect(t).URL, 1)
 	s := tr.Start("s", nil)
 	s.Want(key("old"), key("again"))
-	for i := range mostWanted - 2 {
+	for i := range maxInterests - 2 {
 		s.Want(key(fmt.Sprint(i)))
 	}
 	s.Want(key("again"))
-	require.Len(t, tr.wanted, mostWanted)
+	require.Len(t, tr.interests, maxInterests)
 	s.Want(key("new"))
-	require.Len(t, tr.wanted, mostWanted)
-	require.Equal(t, mostWanted, tr.order.Len())
-	require.NotContains(t, tr.wanted, key("old"))
-	require.Contains(t, tr.wanted, key("again"))
+	require.Len(t, tr.interests, maxInterests)
+	require.Equal(t, maxInterests, tr.order.Len())
+	require.NotContains(t, tr.interests, key("old"))
+	require.Contains(t, tr.interests, key("again"))
 	s.End("")
 }
 

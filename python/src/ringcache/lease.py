@@ -274,7 +274,7 @@ class Lease(Closing):
             raise ArgumentError(f"a lease lasts for seconds, at least 1, got {seconds}")
         self._client = client
         self._keeper = _Keeper(client, name)
-        #: By which the daemon knows it, in this session.
+        #: What the daemon and its commands call it.
         self.name = name
         #: For which each call makes it last, at least, within the daemon's limit.
         self.seconds = seconds
