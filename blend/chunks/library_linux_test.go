@@ -427,7 +427,8 @@ func TestExplainingManySpacesTakesOneTable(t *testing.T) {
 	d := draw(t, rand.New(rand.NewPCG(1, 1)), 2*window)
 	for i := range spaces {
 		lib, err := chunks.Open(t.Context(), chunks.Options{
-			Store: l.store, Space: fmt.Sprintf("%s.%02d", space, i), Shape: shape, Scheme: kv.Scheme{ChunkTokens: window},
+			Store: l.store, Space: fmt.Sprintf("%s.%02d", space, i), Shape: shape,
+			Scheme: kv.Scheme{ChunkTokens: window},
 		})
 		require.NoError(t, err)
 		// The first chunk is in every other space, and the second one in the others.
@@ -457,7 +458,9 @@ func TestSegmentsInTheLevels(t *testing.T) {
 	database, err := kv.NewSegmentDatabase(hasher, kv.EngineKey{Model: "m", World: 1, DType: "bfloat16"}, separator)
 	require.NoError(t, err)
 	open := func() *chunks.Library {
-		lib, err := chunks.Open(t.Context(), chunks.Options{Store: l.store, Space: space, Shape: shape, Segments: database})
+		lib, err := chunks.Open(t.Context(), chunks.Options{
+			Store: l.store, Space: space, Shape: shape, Segments: database,
+		})
 		require.NoError(t, err)
 		return lib
 	}
