@@ -193,8 +193,9 @@ func join(a, b float32) uint64 {
 // bf returns the bfloat16 in the bits 16 to 31.
 func bf(x uint64) float32 { return math.Float32frombits(uint32(x) & 0xffff0000) }
 
-// roundBF is shortfloat.ToBF16 for sums of products of bfloat16 numbers with finite ones. A NaN among the factors stays
-// one in the upper bits, and infinity times zero is a quiet NaN, so that rounding carries into no exponent.
+// roundBF is shortfloat.ToBF16 for sums of products of bfloat16 numbers with finite ones. A NaN among the
+// factors stays one in the upper bits, and infinity times zero is a quiet NaN, so that rounding carries into
+// no exponent.
 func roundBF(x float32) uint64 {
 	b := math.Float32bits(x)
 	return uint64((b + 0x7fff + b>>16&1) >> 16)

@@ -13,10 +13,10 @@ func ToBF16(x float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// FromBF16 is exact.
+// FromBF16 is exact: a bfloat16 is the upper half of a float32.
 func FromBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// ToF16 makes infinity of what is too large.
+// ToF16 keeps NaN, and makes infinity of what is too large.
 func ToF16(x float32) uint16 {
 	b := math.Float32bits(x)
 	sign, b := uint16(b>>16&0x8000), b&0x7fffffff
@@ -33,7 +33,7 @@ func ToF16(x float32) uint16 {
 	return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
 }
 
-// FromF16 moves the bits to their places in a float32 and corrects the exponent by a product, which is exact,
+// FromF16 is exact. It moves the bits to their places in a float32 and corrects the exponent by a product,
 // also for numbers below the normal ones.
 func FromF16(h uint16) float32 {
 	b := uint32(h&0x7fff) << 13
