@@ -476,3 +476,14 @@ func FuzzServer(f *testing.F) {
 		require.NoError(t, err)
 	})
 }
+
+// TestAsyncLoadingIsExplained: an operator who has asked for it sees that loads begin with look-ups here, too, and which
+// part of LMCache's is not there.
+func TestAsyncLoadingIsExplained(t *testing.T) {
+	rows := load(t, "enable_async_loading: true\n").Translate(Engine{}).Rows
+	at := slices.IndexFunc(rows, func(r Row) bool { return r.Option == "enable_async_loading" })
+	require.Equal(t, "true", rows[at].Value)
+	require.False(t, rows[at].Default)
+	require.Contains(t, rows[at].Here, "always so")
+	require.Contains(t, rows[at].Here, "sockets for it, between scheduler and worker, are not served")
+}
