@@ -1,7 +1,13 @@
 package check
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"math/big"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -45,6 +51,16 @@ var installs = map[string]struct {
 			c.HTTP, c.HTTPAny = "0.0.0.0:9401", true
 			c.Redis, c.RedisUser = "rediss://cache.example:6379/0", "ringcache"
 			c.RESPPasswordFile, c.RedisPasswordFile, c.HTTPKeyFile = "/etc/ringcache/resp/password", "/etc/ringcache/redis/password", []string{"/etc/ringcache/http/key"}
+		},
+	},
+	"certificates of clients": {
+		values: values{"http": values{"expose": true, "tlsSecret": values{"name": "served", "clientCA": true},
+			"podMonitor": values{"enabled": true, "tlsConfig": values{"serverName": "ringcache"}}}},
+		further: []string{"PodMonitor ringcache"},
+		told:    []string{"ec-transfer-config.json", "kv-transfer-config.json"},
+		config: func(c *daemon.Config) {
+			c.HTTP, c.HTTPAny = "0.0.0.0:9401", true
+			c.HTTPCert, c.HTTPCertKey, c.HTTPClientCA = "/etc/ringcache/tls/tls.crt", "/etc/ringcache/tls/tls.key", "/etc/ringcache/tls/ca.crt"
 		},
 	},
 	"settings": {
@@ -92,7 +108,7 @@ func configOf(t *testing.T, args []string, secrets string) daemon.Config {
 	return c
 }
 
-// secretFiles has a file for each password and key that a pod may mount.
+// secretFiles has a file for each password, key and certificate that a pod may mount.
 func secretFiles(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -100,7 +116,25 @@ func secretFiles(t *testing.T) string {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte("secret\n"), 0o600))
 	}
+	cert, key := certificate(t)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "tls"), 0o700))
+	for name, text := range map[string][]byte{"tls.crt": cert, "ca.crt": cert, "tls.key": key} { // as a Secret of kubernetes.io/tls
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tls", name), text, 0o600))
+	}
 	return dir
+}
+
+// certificate returns one that has signed itself, and its key.
+func certificate(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
+	require.NoError(t, err)
+	raw, err := x509.MarshalPKCS8PrivateKey(k)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
 // TestInstalls: each manifest is one of Kubernetes', the flags are those that a daemon takes, and what it is told to use
@@ -118,7 +152,7 @@ func TestInstalls(t *testing.T) {
 			}
 			d, secrets := r.daemon(), secretFiles(t)
 			got := configOf(t, d.Args, secrets)
-			for _, file := range []*string{&config.RESPPasswordFile, &config.RedisPasswordFile} {
+			for _, file := range []*string{&config.RESPPasswordFile, &config.RedisPasswordFile, &config.HTTPCert, &config.HTTPCertKey, &config.HTTPClientCA} {
 				*file = strings.Replace(*file, "/etc/ringcache", secrets, 1)
 			}
 			for i := range config.HTTPKeyFile {
@@ -187,6 +221,7 @@ func fits(t *testing.T, r *rendered, c daemon.Config) {
 		require.NotNil(t, secret, "%s is mounted", file)
 		require.Equal(t, name, secret.Items[0].Path)
 	}
+	require.Equal(t, c.HTTPCert != "", at["/etc/ringcache/tls"].Secret != nil)
 	ports := map[string]int32{}
 	for _, p := range d.Ports {
 		ports[p.Name] = p.ContainerPort
