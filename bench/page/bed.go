@@ -28,24 +28,20 @@ const (
 	batch     = 1000
 )
 
-// asChild is the daemon, if this process is to be that. Its settings are on stdin.
-func asChild() {
-	if len(os.Args) != 2 || os.Args[1] != serveRole {
-		return
-	}
+// roles are what this program is as a child of itself.
+var roles = map[string]func() error{serveRole: serve}
+
+// serve is the daemon. Its settings are on stdin.
+func serve() error {
 	var flags map[string]string
-	err := json.NewDecoder(os.Stdin).Decode(&flags)
-	if err == nil {
-		var c daemon.Config
-		if c, err = (daemon.Sources{Flags: flags}).Load(); err == nil {
-			err = daemon.Run(context.Background(), daemon.RunOptions{Config: c, Version: "bench"})
-		}
+	if err := json.NewDecoder(os.Stdin).Decode(&flags); err != nil {
+		return err
 	}
+	c, err := daemon.Sources{Flags: flags}.Load()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return err
 	}
-	os.Exit(0)
+	return daemon.Run(context.Background(), daemon.RunOptions{Config: c, Version: "bench"})
 }
 
 // bed has a daemon, as a process of its own, with objects.
