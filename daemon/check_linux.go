@@ -187,7 +187,8 @@ func checkLMFrom(ctx context.Context, address string) (string, error) {
 }
 
 // errCertificateTime is of a certificate with which the daemon starts, and which clients refuse.
-var errCertificateTime = errors.New("http-cert: clients refuse this certificate: renew it, and the daemon reads it by itself")
+var errCertificateTime = errors.New(
+	"http-cert: clients refuse this certificate: renew it, and the daemon reads it by itself")
 
 // checkCertificate looks at the time of the certificate of HTTP.
 func checkCertificate(c *tls.Config, now time.Time) error {

@@ -125,7 +125,16 @@ func TestServeCheckFindsWhatFails(t *testing.T) {
 			c := testConfig(t)
 			c.Socket = filepath.Join(filepath.Dir(c.Socket), "s")
 			v.change(&c)
-			folders := []string{t.TempDir(), filepath.Dir(file), closed, served.config.ShmDir, served.config.Disk, filepath.Dir(served.config.Socket), left.ShmDir, left.Disk}
+			folders := []string{
+				t.TempDir(),
+				filepath.Dir(file),
+				closed,
+				served.config.ShmDir,
+				served.config.Disk,
+				filepath.Dir(served.config.Socket),
+				left.ShmDir,
+				left.Disk,
+			}
 			if _, err := os.Stat(c.ShmDir); err == nil {
 				folders = append(folders, c.ShmDir)
 			}

@@ -117,8 +117,9 @@ func (w *web) close() error {
 }
 
 // handler answers a few paths, all but probes only to those who have one of the keys, if there are any, and a
-// certificate, if those of clients are asked for. An answer is whole before its first byte is sent, so that a client that takes it slowly has nothing but its
-// connection, and one that goes away is no error in the log. The stream of the page alone is sent as it comes.
+// certificate, if those of clients are asked for. An answer is whole before its first byte is sent, so that a
+// client that takes it slowly has nothing but its connection, and one that goes away is no error in the log. The
+// stream of the page alone is sent as it comes.
 func (r *runner) handler(keys []secret) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -222,10 +222,13 @@ func TestConnectionsByTLSAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	encrypted, err := newRenewed(r.config, r.log)
 	require.NoError(t, err)
-	second := &http.Server{ConnContext: w.server.ConnContext, Handler: http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
-		_, ok := q.Context().Value(connKey{}).(*boundedConn)
-		seen <- ok
-	})}
+	second := &http.Server{
+		ConnContext: w.server.ConnContext,
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+			_, ok := q.Context().Value(connKey{}).(*boundedConn)
+			seen <- ok
+		}),
+	}
 	served := make(chan error, 1)
 	go func() { served <- second.Serve(tls.NewListener(newBounded(l, 2), encrypted.server())) }()
 	status, _ := askTLS(t, tlsClient(a), "https://"+l.Addr().String())
@@ -259,7 +262,16 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	before, after := newAuthority(t), newAuthority(t)
 	log := &lockedLog{}
 	c := testConfig(t)
-	c.HTTPCert, c.HTTPCertKey, c.HTTPClientCA = filepath.Join(t.TempDir(), "cert"), filepath.Join(t.TempDir(), "key"), filepath.Join(t.TempDir(), "ca")
+	c.HTTPCert, c.HTTPCertKey, c.HTTPClientCA = filepath.Join(
+		t.TempDir(),
+		"cert",
+	), filepath.Join(
+		t.TempDir(),
+		"key",
+	), filepath.Join(
+		t.TempDir(),
+		"ca",
+	)
 	replace := func(path, text string) { // as whoever renews them does
 		require.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
 		require.NoError(t, os.Rename(path+".new", path))
@@ -345,8 +357,18 @@ func TestCertificatesThatAreNone(t *testing.T) {
 func TestCacheIsNotClearedWithoutACertificate(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.sign("daemon", time.Now().Add(time.Hour))
-	flags := map[string]string{"http": "0.0.0.0:9401", "http-any": "true", "lmcache": "grpc://127.0.0.1:5555", "http-cert": write(t, cert), "http-cert-key": write(t, key)}
-	require.Contains(t, loadProblems(t, Sources{Flags: flags})[0], "http-key-file (default): other machines could clear the cache")
+	flags := map[string]string{
+		"http":          "0.0.0.0:9401",
+		"http-any":      "true",
+		"lmcache":       "grpc://127.0.0.1:5555",
+		"http-cert":     write(t, cert),
+		"http-cert-key": write(t, key),
+	}
+	require.Contains(
+		t,
+		loadProblems(t, Sources{Flags: flags})[0],
+		"http-key-file (default): other machines could clear the cache",
+	)
 	flags["http-client-ca"] = write(t, a.pem())
 	_, err := Sources{Flags: flags}.Load()
 	require.NoError(t, err)

@@ -97,7 +97,10 @@ func TestTraces(t *testing.T) {
 	defer func() { require.NoError(t, cl.Close()) }()
 	store := func(name string, trace string) {
 		t.Helper()
-		_, err := cl.Reserve(t.Context(), wire.Request{Lease: "l", Space: "s", Objects: []wire.Object{{Name: name, Size: 100 << 10}}, Trace: trace})
+		_, err := cl.Reserve(
+			t.Context(),
+			wire.Request{Lease: "l", Space: "s", Objects: []wire.Object{{Name: name, Size: 100 << 10}}, Trace: trace},
+		)
 		require.NoError(t, err)
 		_, err = cl.Commit(t.Context(), wire.Request{Lease: "l", Space: "s", Names: []string{name}, Trace: trace})
 		require.NoError(t, err)
@@ -122,7 +125,13 @@ func TestTraces(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
 	engine := func(trace int) func(method string, q, p proto.Message) { // LMCache's client in it
-		ctx := metadata.AppendToOutgoingContext(t.Context(), "lmcache-client-id-bin", "0123456789abcdef", "traceparent", traceparent(trace))
+		ctx := metadata.AppendToOutgoingContext(
+			t.Context(),
+			"lmcache-client-id-bin",
+			"0123456789abcdef",
+			"traceparent",
+			traceparent(trace),
+		)
 		return func(method string, q, p proto.Message) {
 			t.Helper()
 			require.NoError(t, conn.Invoke(ctx, "/lmcache.mp."+method, q, p))
@@ -139,7 +148,13 @@ func TestTraces(t *testing.T) {
 		return p.GetChunkCount() == 2
 	})
 	load := &mp.PrepareRetrieveResponse{}
-	engine(8)("EngineDrivenService/PrepareRetrieve", &mp.PrepareRetrieveRequest{Key: kvKey(new(int64)), InstanceId: 1}, load)
+	engine(
+		8,
+	)(
+		"EngineDrivenService/PrepareRetrieve",
+		&mp.PrepareRetrieveRequest{Key: kvKey(new(int64)), InstanceId: 1},
+		load,
+	)
 	require.True(t, load.Success)
 	engine(9)("LookupService/EndSession", &mp.EndSessionRequest{RequestId: "r"}, &mp.EndSessionResponse{})
 

@@ -197,7 +197,10 @@ func (b *bed) calls(ctx context.Context, l *load, c *client.Client, session int)
 			err = c.Release(ctx, wire.Request{Leases: []string{"pin"}})
 		} else {
 			var items []wire.Item
-			items, err = c.Pin(ctx, wire.Request{Lease: "pin", Space: space, Names: []string{name(random.IntN(b.o.Objects))}, Seconds: 60})
+			items, err = c.Pin(
+				ctx,
+				wire.Request{Lease: "pin", Space: space, Names: []string{name(random.IntN(b.o.Objects))}, Seconds: 60},
+			)
 			if err == nil && items[0].Status != wire.StatusHit {
 				err = fmt.Errorf("an object is %s", items[0].Status)
 			}

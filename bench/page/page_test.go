@@ -18,7 +18,16 @@ func TestMain(m *testing.M) {
 
 // TestRun: a short run has all figures, and leaves nothing.
 func TestRun(t *testing.T) {
-	o := options{Minutes: 0.001, Rate: 500, Sessions: 3, Pages: 2, Turn: 300 * time.Millisecond, Objects: 2000, GiB: 0.02, ShmDir: t.TempDir()}
+	o := options{
+		Minutes:  0.001,
+		Rate:     500,
+		Sessions: 3,
+		Pages:    2,
+		Turn:     300 * time.Millisecond,
+		Objects:  2000,
+		GiB:      0.02,
+		ShmDir:   t.TempDir(),
+	}
 	require.NoError(t, o.Validate())
 	r, err := run(t.Context(), o)
 	require.NoError(t, err)

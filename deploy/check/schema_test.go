@@ -45,10 +45,28 @@ func TestRefusedValues(t *testing.T) {
 
 // ofTheChart are the settings that values of the chart stand for. Those of Sentinels need a file, which nothing mounts.
 var ofTheChart = map[string]bool{
-	"socket": true, "size": true, "shm-dir": true, "disk": true, "disk-size": true, "drain": true, "lmcache": true, "lm": true,
-	"resp": true, "resp-password-file": true, "values-any": true, "redis": true, "redis-user": true, "redis-password-file": true,
-	"redis-sentinel-user": true, "redis-sentinel-password-file": true, "http": true, "http-any": true, "http-key-file": true,
-	"http-cert": true, "http-cert-key": true, "http-client-ca": true,
+	"socket":                       true,
+	"size":                         true,
+	"shm-dir":                      true,
+	"disk":                         true,
+	"disk-size":                    true,
+	"drain":                        true,
+	"lmcache":                      true,
+	"lm":                           true,
+	"resp":                         true,
+	"resp-password-file":           true,
+	"values-any":                   true,
+	"redis":                        true,
+	"redis-user":                   true,
+	"redis-password-file":          true,
+	"redis-sentinel-user":          true,
+	"redis-sentinel-password-file": true,
+	"http":                         true,
+	"http-any":                     true,
+	"http-key-file":                true,
+	"http-cert":                    true,
+	"http-cert-key":                true,
+	"http-client-ca":               true,
 }
 
 // TestSchemaHasEachSetting: a new setting of the daemon is one of the chart, by a line in values.schema.json.
