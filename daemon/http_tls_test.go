@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -262,16 +261,8 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	before, after := newAuthority(t), newAuthority(t)
 	log := &lockedLog{}
 	c := testConfig(t)
-	c.HTTPCert, c.HTTPCertKey, c.HTTPClientCA = filepath.Join(
-		t.TempDir(),
-		"cert",
-	), filepath.Join(
-		t.TempDir(),
-		"key",
-	), filepath.Join(
-		t.TempDir(),
-		"ca",
-	)
+	dir := t.TempDir()
+	c.HTTPCert, c.HTTPCertKey, c.HTTPClientCA = dir+"/cert", dir+"/key", dir+"/ca"
 	replace := func(path, text string) { // as whoever renews them does
 		require.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
 		require.NoError(t, os.Rename(path+".new", path))

@@ -148,13 +148,8 @@ func TestTraces(t *testing.T) {
 		return p.GetChunkCount() == 2
 	})
 	load := &mp.PrepareRetrieveResponse{}
-	engine(
-		8,
-	)(
-		"EngineDrivenService/PrepareRetrieve",
-		&mp.PrepareRetrieveRequest{Key: kvKey(new(int64)), InstanceId: 1},
-		load,
-	)
+	call := engine(8)
+	call("EngineDrivenService/PrepareRetrieve", &mp.PrepareRetrieveRequest{Key: kvKey(new(int64)), InstanceId: 1}, load)
 	require.True(t, load.Success)
 	engine(9)("LookupService/EndSession", &mp.EndSessionRequest{RequestId: "r"}, &mp.EndSessionResponse{})
 
