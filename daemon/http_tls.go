@@ -61,7 +61,7 @@ func (c Config) httpTLS() (*tls.Config, *problem) {
 	return config, nil
 }
 
-// readPEM reads a file that is none but of a sane size.
+// readPEM reads a file, and nothing that has no end.
 func readPEM(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {

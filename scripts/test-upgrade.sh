@@ -22,7 +22,7 @@ done
 
 socket=$work/socket
 serve() { # VERSION
-    "$work/$1/bin/ringcache" serve --size 256MiB --shm-dir "$work" --socket "$socket" --http off > "$work/log" 2>&1 &
+    "$work/$1/bin/ringcache" serve --size 256MiB --shm-dir "$work" --socket "$socket" --grace 10m --http off > "$work/log" 2>&1 &
     daemon=$!
     for _ in $(seq 1200); do
         ! "$work/$1/bin/ringcache" serve status --socket "$socket" > "$work/status" 2>/dev/null || return 0
