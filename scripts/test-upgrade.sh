@@ -3,9 +3,10 @@
 # the other's, in order and after a kill, forwards and back, under clients of both packages that lose nothing (scripts/install/upgrade.py).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-work=$(mktemp -d) shm=$(mktemp -d -p /dev/shm ringcache-upgrade-XXXXXX)
+work=$(mktemp -d)
+segment=ringcache-$(basename "$work") # packages look in /dev/shm
 daemon= clients=()
-trap '[ -z "$daemon${clients[*]}" ] || kill -9 $daemon "${clients[@]}" 2>/dev/null || :; rm -rf "$work" "$shm"' EXIT
+trap '[ -z "$daemon${clients[*]}" ] || kill -9 $daemon "${clients[@]}" 2>/dev/null || :; rm -rf "$work" "/dev/shm/$segment"{,.ctl,.leases}' EXIT
 export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@localhost GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@localhost
 older=0.1.0 newer=0.2.0
 git clone -q --no-tags "$here" "$work/tree"
@@ -22,7 +23,7 @@ done
 
 socket=$work/socket
 serve() { # VERSION
-    "$work/$1/bin/ringcache" serve --size 256MiB --shm-dir "$shm" --socket "$socket" --grace 10m --http off > "$work/log" 2>&1 &
+    "$work/$1/bin/ringcache" serve --name "$segment" --size 256MiB --socket "$socket" --grace 10m --http off > "$work/log" 2>&1 &
     daemon=$!
     for _ in $(seq 1200); do
         ! "$work/$1/bin/ringcache" serve status --socket "$socket" > "$work/status" 2>/dev/null || return 0
