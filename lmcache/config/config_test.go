@@ -332,7 +332,7 @@ func TestTranslateServer(t *testing.T) {
 		{[]string{"--hash-algorithm", "builtin"}, nil, "what the old server has kept is not found again"},
 		{[]string{"--http-host", "0.0.0.0", "--api-key-file", "/k"},
 			[]string{"http 0.0.0.0:8080", "http-any true", "http-key-file /k"}, ""},
-		{[]string{"--http-host", "0.0.0.0"}, []string{"http-any true"}, "http-key-file alone"},
+		{[]string{"--http-host", "0.0.0.0"}, []string{"http-any true"}, "http-key-file or http-client-ca only"},
 		{[]string{"--isolated-ipc"}, []string{"lmcache-bodies true"}, "sends KV within messages"},
 		{[]string{"--l2-adapter", `{"type": "fs", "base_path": "/srv"}`}, []string{"disk /srv/ringcache"}, ""},
 		{[]string{"--l2-adapter", `{"type": "fs_native", "base_path": "/srv", "max_capacity_gb": 2}`},
