@@ -24,8 +24,8 @@ import (
 var hostsCut = flag.Duration("hosts.cut", time.Second, "TestHosts cuts a host off for this long after its daemon has noticed that")
 
 const (
-	hostObjects = 200  // in a space
-	hostSteps   = 300  // of the clients of a host, in each part of the test
+	hostObjects = 200 // in a space
+	hostSteps   = 300 // of the clients of a host, in each part of the test
 )
 
 // TestHosts: daemons on two hosts over one Redis, with clients that work on the same objects. The cable of one is cut
