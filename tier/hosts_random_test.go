@@ -24,8 +24,8 @@ import (
 //   - A hit has the bytes that were stored, whatever happened.
 //   - A miss is at most NegativeTTL old: the shared level has said so to this host no longer ago than that before the call
 //     began, or during the call.
-//   - A host says that it can't ask the shared level only while its cable is cut, and for the longest pause between probes
-//     and one time limit after that.
+//   - A host says that it can't ask the shared level only of calls that began while its cable was cut, or within the longest
+//     pause between probes and one time limit after that.
 //   - What was deleted is gone from the host that deleted it and from the shared level; it comes back only from a host that
 //     had it, or that stores it.
 //   - When all cables are in order, what any host has stored and nobody has deleted or evicted comes to the shared level,
@@ -198,7 +198,7 @@ func (h *sharingHost) judge(r *rapid.T, name string, began time.Time, err error)
 	switch {
 	case err == nil, errors.Is(err, tier.ErrFull), errors.Is(err, tier.ErrTooLarge):
 	case errors.Is(err, tier.ErrUnavailable):
-		require.True(r, h.isCut() || time.Since(h.mended) <= probeTime+callTime, "the cable was mended %v ago: %v", time.Since(h.mended), err)
+		require.True(r, h.isCut() || began.Sub(h.mended) <= probeTime+callTime, "the cable was mended %v before the call: %v", began.Sub(h.mended), err)
 	case errors.Is(err, tier.ErrNotFound):
 		h.mu.Lock()
 		denied, ok := h.denied[name]
