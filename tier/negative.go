@@ -17,6 +17,8 @@ const (
 // its entry, and a lookup that began before that adds none: see version. The time counts from the beginning of the
 // lookup, since another host may store the object while the lookup goes on, in a level that was asked already. mu is a
 // leaf lock.
+//
+// See docs/decisions.md, "A miss is remembered from the beginning of its look-up".
 type negativeCache struct {
 	ttl  time.Duration
 	seed maphash.Seed
