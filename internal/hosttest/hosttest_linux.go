@@ -2,7 +2,6 @@ package hosttest
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -122,37 +121,40 @@ func hold(t testing.TB, within *holder, command ...string) (*holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	stdout, err := cmd.StdoutPipe()
+	said := &saying{ready: make(chan struct{})}
+	cmd.Stdout = said
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	ended, err := start(cmd)
 	if err != nil {
 		return nil, err
 	}
-	var said strings.Builder
-	cmd.Stderr = &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := start(cmd); err != nil {
-		return nil, err
-	}
-	t.Cleanup(func() {
+	end := func() {
 		_ = stdin.Close()
 		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
-	})
-	ready := make(chan error, 1)
-	go func() {
-		_, err := io.ReadFull(stdout, make([]byte, 1))
-		ready <- err
-	}()
+		<-ended
+	}
+	t.Cleanup(end)
 	select {
-	case err = <-ready:
+	case <-said.ready:
+		return &holder{cmd.Process.Pid}, nil
+	case <-ended:
 	case <-time.After(patience):
-		err = fmt.Errorf("nothing in %v", patience)
 	}
-	if err != nil {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		return nil, fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, strings.TrimSpace(said.String()))
-	}
-	return &holder{cmd.Process.Pid}, nil
+	end()
+	return nil, fmt.Errorf("%s makes no namespaces: %s", strings.Join(command, " "), strings.TrimSpace(complaint.String()))
+}
+
+// saying closes ready when something is said.
+type saying struct {
+	once  sync.Once
+	ready chan struct{}
+}
+
+func (s *saying) Write(b []byte) (int, error) {
+	s.once.Do(func() { close(s.ready) })
+	return len(b), nil
 }
 
 // enter has a command run in the namespaces.
@@ -179,23 +181,19 @@ func (h *holder) run(command ...string) error {
 	return nil
 }
 
-// start starts a command. The kernel ends a child with the thread that started it, so one thread starts all and never
-// ends.
-func start(cmd *exec.Cmd) error {
-	startThread()
-	result := make(chan error)
-	starts <- func() { result <- cmd.Start() }
-	return <-result
+// start starts a command, whose end closes ended. The kernel ends a process with the thread that started it, so this one
+// waits for its end.
+func start(cmd *exec.Cmd) (ended chan struct{}, err error) {
+	ended = make(chan struct{})
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how it ends does not matter
+			close(ended)
+		}
+	}()
+	return ended, <-started
 }
-
-var (
-	starts      = make(chan func())
-	startThread = sync.OnceFunc(func() {
-		go func() {
-			runtime.LockOSThread()
-			for f := range starts {
-				f()
-			}
-		}()
-	})
-)
