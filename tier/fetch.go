@@ -65,6 +65,7 @@ type fetcher struct {
 type fetch struct {
 	key     Key
 	version uint32               // of the key in the negative cache, when the fetch began
+	began   time.Time            // the lookup, in the first level; zero before
 	leases  map[string]time.Time // that have interest, and until when
 	waiters int                  // calls, prefetches and children that wait for done
 	readers int                  // the waiters that are calls of Get

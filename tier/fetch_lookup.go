@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // lookup is what the levels answered so far about the fetches of a job. One worker at a time has it.
@@ -19,7 +20,9 @@ func (f *fetcher) runLookup(j *job) {
 	if j.lookup == nil {
 		live = f.finishPresent(j.ctx, live)
 		j.lookup = &lookup{map[*fetch]bool{}, map[*fetch]error{}}
+		began := time.Now()
 		for _, x := range live {
+			x.began = began
 			j.lookup.misses[x] = errNowhere(x.key)
 		}
 	}
@@ -59,7 +62,7 @@ func (f *fetcher) finishLookup(j *job, live []*fetch) {
 	for _, x := range live {
 		if err := j.lookup.misses[x]; err != nil {
 			if isPlainMiss(err) {
-				f.negative.add(x.key, x.version, err)
+				f.negative.add(x.key, x.version, x.began, err)
 			}
 			f.finish(x, err)
 		}

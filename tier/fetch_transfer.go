@@ -180,7 +180,7 @@ func (t *transfer) fail(it *transferItem) {
 	}
 	t.report.event(1+it.level, kindNotPromoted, it.key, it.object.Size, err)
 	if isPlainMiss(err) {
-		t.negative.add(it.key, it.version, err)
+		t.negative.add(it.key, it.version, it.began, err)
 	}
 	t.finish(it.fetch, err)
 }

@@ -6,14 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 // reading is one element of Get.
 type reading struct {
 	get     *Get
-	version uint32 // of the key in the negative cache
-	err     error  // of the levels so far
-	caller  error  // of Into, To or the context: no other level can help
+	version uint32    // of the key in the negative cache
+	began   time.Time // the lookup in lower levels for this reading alone; zero before
+	err     error     // of the levels so far
+	caller  error     // of Into, To or the context: no other level can help
 	done    bool
 
 	memory  []byte // that Into returned
@@ -190,6 +192,10 @@ func (f *fetcher) removeReaders(fetched []*reading) {
 
 // readLower reads from the lower levels for the caller alone.
 func (s *Store) readLower(ctx context.Context, rest []*reading) {
+	began := time.Now()
+	for _, r := range rest {
+		r.began = began
+	}
 	for _, l := range s.lower {
 		if len(rest) == 0 {
 			return
@@ -278,12 +284,12 @@ func (r *reading) setError(ctx context.Context) {
 	}
 }
 
-// rememberMisses adds what no level has to the negative cache.
+// rememberMisses adds what no level has to the negative cache, as far as lower levels were read for the readings alone:
+// the miss of a fetch is there already.
 func (s *Store) rememberMisses(readings []*reading) {
-	negative := s.fetcher.negative
 	for _, r := range readings {
-		if err := r.get.Err; err != nil && isPlainMiss(err) && negative.get(r.get.Key) == nil {
-			negative.add(r.get.Key, r.version, err)
+		if err := r.get.Err; err != nil && isPlainMiss(err) && !r.began.IsZero() {
+			s.fetcher.negative.add(r.get.Key, r.version, r.began, err)
 		}
 	}
 }

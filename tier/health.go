@@ -27,6 +27,8 @@ import (
 // that can be read, is logged, and so is the write that ends this.
 //
 // mu is a leaf lock: calls of other parts are made without it.
+//
+// See docs/decisions.md, "Hosts wait for no random time".
 type health struct {
 	level   Level
 	timeout time.Duration // of a call

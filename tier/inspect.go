@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 )
 
 // Located is an object, and where it is.
@@ -16,7 +17,8 @@ type Located struct {
 
 // Stat describes objects, in the order of the keys, and reports which levels have them. It asks every level,
 // and so does input and output; what leases have is in [Store.Leases], and levels as a whole in
-// [Store.State]. The error is nil if a level has the object, otherwise as that of Get.
+// [Store.State]. The error is nil if a level has the object, otherwise as that of Get, whose misses it shares for
+// [Options].NegativeTTL: then lower levels are not asked.
 func (s *Store) Stat(ctx context.Context, keys []Key) []Located {
 	out := make([]Located, len(keys))
 	if !s.life.enter() {
@@ -26,12 +28,15 @@ func (s *Store) Stat(ctx context.Context, keys []Key) []Located {
 		return out
 	}
 	defer s.life.leave()
+	versions := make([]uint32, len(keys))
+	every := make([]int, len(keys))
 	for i, k := range keys {
 		out[i].Err = errNowhere(k)
+		versions[i], every[i] = s.fetcher.negative.version(k), i
 	}
-	note := func(name string, found []Found) {
+	note := func(name string, places []int, found []Found) {
 		for i, f := range found {
-			at := &out[i]
+			at := &out[places[i]]
 			switch {
 			case f.Err == nil:
 				if len(at.Levels) == 0 {
@@ -46,16 +51,31 @@ func (s *Store) Stat(ctx context.Context, keys []Key) []Located {
 			}
 		}
 	}
-	note(s.memory.Name(), s.memory.Stat(ctx, keys))
+	note(s.memory.Name(), every, s.memory.Stat(ctx, keys))
+	began, unknown := time.Now(), every[:0]
+	for i, k := range keys {
+		if isPlainMiss(out[i].Err) && s.fetcher.negative.get(k) != nil {
+			continue
+		}
+		unknown = append(unknown, i)
+	}
 	for _, l := range s.lower {
-		found, _ := l.stat(ctx, keys)
-		note(l.name, found)
+		if len(unknown) == 0 {
+			break
+		}
+		found, _ := l.stat(ctx, pick(keys, unknown))
+		note(l.name, unknown, found)
 	}
 	if err := ctx.Err(); err != nil {
 		for i := range out {
 			if out[i].Err != nil {
 				out[i].Err = err
 			}
+		}
+	}
+	for _, i := range unknown {
+		if err := out[i].Err; err != nil && isPlainMiss(err) {
+			s.fetcher.negative.add(keys[i], versions[i], began, err)
 		}
 	}
 	return out

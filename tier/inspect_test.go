@@ -43,7 +43,7 @@ func TestStatAndList(t *testing.T) {
 		}
 
 		b.disk.Fail(tier.ErrUnavailable)
-		found = b.Stat(t.Context(), keys("x", "nowhere"))
+		found = b.Stat(t.Context(), keys("x", "nowhere else"))
 		require.Equal(t, []string{"memory", "remote"}, found[0].Levels)
 		require.NoError(t, found[0].Err)
 		require.ErrorIs(t, found[1].Err, tier.ErrUnavailable)

@@ -14,7 +14,11 @@ const (
 )
 
 // negativeCache remembers for Options.NegativeTTL which keys no level has, see isPlainMiss. Storing a key removes
-// its entry, and a lookup that began before that adds none: see version. mu is a leaf lock.
+// its entry, and a lookup that began before that adds none: see version. The time counts from the beginning of the
+// lookup, since another host may store the object while the lookup goes on, in a level that was asked already. mu is a
+// leaf lock.
+//
+// See docs/decisions.md, "A miss is remembered from the beginning of its look-up".
 type negativeCache struct {
 	ttl  time.Duration
 	seed maphash.Seed
@@ -47,10 +51,11 @@ func (n *negativeCache) row(k Key) *atomic.Uint32 {
 func (n *negativeCache) version(k Key) uint32 { return n.row(k).Load() }
 
 // add remembers the error of a lookup, unless the key was stored since the version.
-func (n *negativeCache) add(k Key, version uint32, err error) {
+func (n *negativeCache) add(k Key, version uint32, began time.Time, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.row(k).Load() != version {
+	until := began.Add(n.ttl)
+	if n.row(k).Load() != version || !time.Now().Before(until) {
 		return
 	}
 	for old := range n.misses {
@@ -59,7 +64,7 @@ func (n *negativeCache) add(k Key, version uint32, err error) {
 		}
 		delete(n.misses, old) // any
 	}
-	n.misses[k] = miss{err, time.Now().Add(n.ttl)}
+	n.misses[k] = miss{err, until}
 }
 
 // get returns the error of a lookup in vain, or nil if there was none lately.

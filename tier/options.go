@@ -66,8 +66,8 @@ type Options struct {
 	// tenant that is not in it. 0 is no limit of its own. The share of memory is the matter of the memory level.
 	Quotas map[string]int64
 	Quota  int64
-	// NegativeTTL is how long a lookup that found nothing is remembered. What another process
-	// puts into a shared level meanwhile is a miss that long. 0 is 1 second.
+	// NegativeTTL is how long a lookup that found nothing is remembered, from its beginning. What another process
+	// puts into a shared level meanwhile is a miss that long, or until the lookup ends. 0 is 1 second.
 	NegativeTTL time.Duration
 	// PromotedFor is how long an object that was fetched stays pinned for who asked for it, and how long a
 	// lease has interest in an object after a Pin that was answered with ErrPending. 0 is 10 seconds.

@@ -44,7 +44,9 @@ With --state, a run that was interrupted goes on where it was. The file is for o
 daemon has been cleared, or with other options for the images in the engine. An engine that still has an image in its own caches does not store it
 anew, so start the engine anew, too.
 
-At the end it says how many outputs the engine has loaded from the daemon, and how many it had to encode, by the engine's own metrics.
+At the end it waits until the daemon's lower tiers have what is stored: through one that hosts share, such as a Redis, all hosts are filled by filling
+one. It goes on without that when the number of objects that wait has not fallen for 10 seconds, and says how many they are. Then it says how many outputs
+the engine has loaded from the daemon, and how many it had to encode, by the engine's own metrics.
 
 The exit status is 0 if the engine has answered all images, 1 if not or if there are none, and 80 if the command line is wrong.`
 }
@@ -103,7 +105,7 @@ func (c warmCommand) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	case len(failures) > 0:
 		err = fmt.Errorf("%d images failed", len(failures))
 	}
-	err = errors.Join(err, c.show(context.WithoutCancel(ctx), stdout, before, result))
+	err = errors.Join(err, c.show(ctx, stdout, before, result))
 	if result.Sent > 0 && ctx.Err() == nil {
 		fmt.Fprintln(stdout, outcome(result))
 	}

@@ -298,13 +298,13 @@ func TestWarmShowsTiers(t *testing.T) {
 	socket := warmDaemon(t, func() wire.State {
 		calls++
 		objects := int64(5)
-		if calls == 2 {
+		if calls > 1 {
 			objects = 7
 		}
 		return wire.State{Backlog: 3, Levels: []wire.Level{{Name: "memory", Objects: objects, Bytes: objects << 20,
 			Capacity: 64 << 20}, {Name: "redis", Away: true, Objects: -1, Bytes: -1, Capacity: -1}}}
 	})
-	out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+	out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, "--patience", "1ms", dir)
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^memory +up +7 +\+2 +7\.0 MiB +64\.0 MiB +0$`, out)
 	require.Regexp(t, `(?m)^redis +away +\? +\? +\? +\? +0$`, out)
@@ -332,6 +332,33 @@ func TestWarmShowsTiers(t *testing.T) {
 	_, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", filepath.Join(dir, "none"), "--patience", "1ms",
 		dir)
 	require.ErrorContains(t, err, "no daemon listens at")
+}
+
+// TestWarmWaitsForLowerTiers: warm was done while a Redis, through which other hosts find what it has filled, lacked a
+// part of it.
+func TestWarmWaitsForLowerTiers(t *testing.T) {
+	dir := warmFolder(t, 2)
+	url := warmEngine(t, nil)
+	backlog := 10
+	socket := warmDaemon(t, func() wire.State {
+		backlog = max(backlog-1, 0)
+		return wire.State{Backlog: backlog, Levels: []wire.Level{
+			{Name: "memory", Objects: 40}, {Name: "redis", Objects: -1, Bytes: -1, Capacity: -1, Backlog: backlog},
+		}}
+	})
+	out, _, err := warmed(t.Context(), t, "", "--url", url, "--socket", socket, dir)
+	require.NoError(t, err)
+	require.Zero(t, backlog)
+	require.Regexp(t, `(?m)^redis +up +\? +\? +\? +\? +0$`, out)
+	require.NotContains(t, out, "wait to be written")
+
+	// Others store all the time, or the tier takes nothing.
+	socket = warmDaemon(t, func() wire.State {
+		return wire.State{Backlog: 5, Levels: []wire.Level{{Name: "memory", Objects: 5}}}
+	})
+	out, _, err = warmed(t.Context(), t, "", "--url", url, "--socket", socket, "--patience", "10ms", dir)
+	require.NoError(t, err)
+	require.Contains(t, out, "5 objects wait to be written to lower tiers: until then, no other host finds them\n")
 }
 
 // TestWarmWaitsForTheDaemon: whoever starts both in one line does not have to sleep in between.

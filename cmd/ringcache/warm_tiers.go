@@ -68,10 +68,32 @@ func (c warmCommand) first(ctx context.Context) (*status, error) {
 	}
 }
 
+// written asks the daemon until its lower tiers have everything, as long as what they lack gets less: only then do other
+// hosts find it. A tier that is away, or others who store without end, are waited for no longer than a daemon is.
+func (c warmCommand) written(ctx context.Context) (*status, error) {
+	least, patience := 0, min(c.Patience, warmStatTime)
+	for end := time.Now().Add(patience); ; {
+		s, err := c.tiers(context.WithoutCancel(ctx))
+		if err != nil || s == nil || s.Backlog == 0 {
+			return s, err
+		}
+		if least == 0 || s.Backlog < least {
+			least, end = s.Backlog, time.Now().Add(patience)
+		}
+		if ctx.Err() != nil || time.Now().After(end) {
+			return s, nil
+		}
+		select {
+		case <-ctx.Done(): // once more, for what is shown
+		case <-time.After(patience / 100):
+		}
+	}
+}
+
 // show prints what the tiers have, and how much of it is new. That they have nothing although images were
 // sent is an error.
 func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, result warm.Result) error {
-	after, err := c.tiers(ctx)
+	after, err := c.written(ctx)
 	if err != nil || after == nil {
 		return err
 	}
@@ -96,7 +118,7 @@ func (c warmCommand) show(ctx context.Context, to io.Writer, before *status, res
 	}
 	switch {
 	case after.Backlog > 0:
-		_, err = fmt.Fprintf(to, "%d objects wait to be written to lower tiers\n", after.Backlog)
+		_, err = fmt.Fprintf(to, "%d objects wait to be written to lower tiers: until then, no other host finds them\n", after.Backlog)
 	case result.Sent > 0 && empty:
 		err = fmt.Errorf("images were sent, and the daemon at %s has nothing: does the engine run with the connector, and with this socket?", c.Socket)
 	case result.Sent > 0 && old && result.Counted && result.Encoded > 0:

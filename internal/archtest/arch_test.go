@@ -206,7 +206,7 @@ func TestNoTestHelperInProducts(t *testing.T) {
 	helpers := []string{
 		"internal/alloctest", "internal/goldentest", "internal/pintest", "pin/cuda/internal/fakedriver", "objstore/internal/objtest",
 		"fuzz/internal/harness", "fuzz/internal/harness/harnesstest", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/fault",
-		"internal/redistest",
+		"internal/redistest", "internal/hosttest",
 	}
 	for _, s := range sources(t) {
 		if s.test || slices.Contains(helpers, s.dir) {

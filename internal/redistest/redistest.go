@@ -28,6 +28,7 @@ type Server struct {
 	bus     int // of a cluster's members
 	args    []string
 	cli     []string // arguments of redis-cli
+	on      func(*exec.Cmd)
 	process *os.Process
 	ended   chan struct{} // closed when the process has ended
 }
@@ -63,6 +64,12 @@ func New(t testing.TB, args ...string) *Server {
 // CLI sets arguments for Do, such as a password.
 func (s *Server) CLI(args ...string) { s.cli = args }
 
+// On has the server and redis-cli run where a function puts commands: on a host of package hosttest.
+func (s *Server) On(on func(*exec.Cmd)) { s.on = on }
+
+// Port returns the port, on loopback unless the arguments say otherwise.
+func (s *Server) Port() int { return s.port }
+
 // Addr returns host and port.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
@@ -86,6 +93,9 @@ func (s *Server) run(program string, args ...string) {
 	cmd := exec.Command(filepath.Join(folder(s.t), "usr/bin", program), args...)
 	cmd.Env = environment(s.t)
 	cmd.Dir = s.folder
+	if s.on != nil {
+		s.on(cmd)
+	}
 	endWithParent(cmd)
 	s.ended = make(chan struct{})
 	started := make(chan error)
@@ -160,6 +170,9 @@ func (s *Server) do(args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(folder(s.t), "usr/bin/redis-cli"),
 		append(append([]string{"-p", strconv.Itoa(s.port)}, s.cli...), args...)...)
 	cmd.Env = environment(s.t)
+	if s.on != nil {
+		s.on(cmd)
+	}
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), err
 }

@@ -125,7 +125,8 @@ type cacheServer struct {
 	segment string
 	socket  string
 	args    []string
-	program string // "" is that of this commit
+	program string          // "" is that of this commit
+	on      func(*exec.Cmd) // puts it, and engines that use it, on a host of package hosttest; nil is this one
 }
 
 var serveBinary = sync.OnceValues(func() (string, error) {
@@ -165,7 +166,11 @@ func (s *cacheServer) start() {
 		bin, err = serveBinary()
 		require.NoError(s.t, err)
 	}
-	s.process = runs(s.t, "ringcache serve", exec.Command(bin, s.args...))
+	cmd := exec.Command(bin, s.args...)
+	if s.on != nil {
+		s.on(cmd)
+	}
+	s.process = runs(s.t, "ringcache serve", cmd)
 	require.Eventually(s.t, func() bool {
 		if !s.running() {
 			return true
@@ -263,6 +268,9 @@ func startEncoder(t testing.TB, s encoderSetup, server *cacheServer) *encoderEng
 	source, err := filepath.Abs(filepath.Join("..", "..", "python", "src"))
 	require.NoError(t, err)
 	cmd.Env = append(cmd.Env, "PYTHONPATH="+source)
+	if server != nil && server.on != nil {
+		server.on(cmd)
+	}
 	e.stdin, err = cmd.StdinPipe()
 	require.NoError(t, err)
 	stdout, write, err := os.Pipe() // of our own, since the command's would be closed before all is read

@@ -34,6 +34,7 @@ type clientRole struct {
 	Seed        uint64
 	MayFull     bool
 	MayLapse    bool
+	MayAway     bool
 	DieIn       int // dies by itself at one of so many stages; 0 is never
 }
 
@@ -49,7 +50,7 @@ func (r *clientRole) run() {
 	}
 	rng := rand.New(rand.NewPCG(r.Seed, 1<<32))
 	o := LoadOptions{
-		Socket: r.Socket, Dir: r.Dir, Objects: r.Objects, Sessions: r.Sessions, Seed: r.Seed, MayFull: r.MayFull, MayLapse: r.MayLapse,
+		Socket: r.Socket, Dir: r.Dir, Objects: r.Objects, Sessions: r.Sessions, Seed: r.Seed, MayFull: r.MayFull, MayLapse: r.MayLapse, MayAway: r.MayAway,
 		Space: func() string { return *space.Load() },
 		Done: func(space string, committed []int) {
 			line := "."
@@ -116,6 +117,7 @@ func obey() (ctx context.Context, rest func() bool) {
 // crowd is the client processes of a test.
 type crowd struct {
 	t      *testing.T
+	on     func(*exec.Cmd) // puts the processes on a host; nil is this one
 	ledger *Ledger
 	steps  chan struct{} // a value for each step; full is fine
 	ends   chan struct{} // a value when a process has ended; full is fine
@@ -143,6 +145,9 @@ func newCrowd(t *testing.T) *crowd {
 func (c *crowd) add(r role) {
 	c.t.Helper()
 	x := &member{cmd: child(c.t, r), ended: make(chan struct{})}
+	if c.on != nil {
+		c.on(x.cmd)
+	}
 	var err error
 	x.in, err = x.cmd.StdinPipe()
 	require.NoError(c.t, err)

@@ -29,6 +29,8 @@ type LoadOptions struct {
 	// MayLapse says that a daemon that was started again does not wait for clients: pins may be gone then,
 	// and reservations may not.
 	MayLapse bool
+	// MayAway says that a lower level may be away: unavailable is an answer in the place of a miss.
+	MayAway bool
 	// Done is called after each step, by the session's goroutine, with the numbers of the objects of a space
 	// that the daemon has said are committed.
 	Done func(space string, committed []int)

@@ -99,7 +99,7 @@ func (s *session) stat(space string) error {
 	}
 	for i, v := range p.Items {
 		s.count("stat "+string(v.Status), 1)
-		switch v.Status {
+		switch s.answer(v) {
 		case wire.StatusMiss, wire.StatusPending:
 		case wire.StatusHit:
 			if want := Object(list[i]).Size; v.Size != want || len(v.Levels) == 0 {

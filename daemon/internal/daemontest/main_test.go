@@ -22,6 +22,7 @@ type role struct {
 	Daemon *daemonRole
 	Client *clientRole
 	Liar   *liarRole
+	Ledger *ledgerRole
 
 	Served   *servedRole
 	Honest   *honestRole
@@ -50,6 +51,8 @@ func TestMain(m *testing.M) {
 		r.Client.run()
 	case r.Liar != nil:
 		r.Liar.run()
+	case r.Ledger != nil:
+		r.Ledger.run()
 	case r.Served != nil:
 		r.Served.run()
 	case r.Honest != nil:

@@ -26,7 +26,7 @@ func (s *session) pin(l *lease, space string) error {
 	for i, v := range items {
 		o := object{space, list[i]}
 		s.count("pin "+string(v.Status), 1)
-		switch v.Status {
+		switch s.answer(v) {
 		case wire.StatusHit:
 			if err := s.hit(l, o, v, until); err != nil {
 				return err
@@ -46,6 +46,14 @@ func (s *session) pin(l *lease, space string) error {
 	}
 	s.at("pinned")
 	return nil
+}
+
+// answer is the status of an item, that of a miss where one is to be expected.
+func (s *session) answer(v wire.Item) wire.Status {
+	if v.Status == wire.StatusUnavailable && s.o.MayAway {
+		return wire.StatusMiss
+	}
+	return v.Status
 }
 
 // hit remembers a pin, and compares it with what was remembered.
