@@ -15,15 +15,11 @@ import (
 // TestLevel: the level keeps what package tier promises, with a store in memory, which may not know conditions,
 // and with a real one.
 func TestLevel(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		fake *s3test.Fake
-	}{{"memory", s3test.NewFake()}, {"without conditions", &s3test.Fake{}}} {
-		t.Run(c.name, func(t *testing.T) {
+	for _, name := range []string{"memory", "without conditions"} {
+		t.Run(name, func(t *testing.T) {
 			f := s3test.NewFake()
-			f.NoConditions = c.name == "without conditions"
-			endpoint := s3test.NewFaults(t, f)
-			conformance(t, endpoint.URL, func(_ testing.TB, key string) {
+			f.NoConditions = name == "without conditions"
+			conformance(t, s3test.NewFaults(t, f).URL, 6, func(_ testing.TB, key string) {
 				v := f.Get(key)
 				v[len(v)-1] ^= 1
 				f.Set(key, v)
@@ -32,7 +28,7 @@ func TestLevel(t *testing.T) {
 	}
 	t.Run("versitygw", func(t *testing.T) {
 		s := s3test.Start(t)
-		conformance(t, s.URL, func(t testing.TB, key string) {
+		conformance(t, s.URL, 1, func(t testing.TB, key string) {
 			v, err := os.ReadFile(s.File(key))
 			require.NoError(t, err)
 			v[len(v)-1] ^= 1
@@ -41,7 +37,7 @@ func TestLevel(t *testing.T) {
 	})
 }
 
-func conformance(t *testing.T, url func(prefix string) string, damage func(t testing.TB, key string)) {
+func conformance(t *testing.T, url func(prefix string) string, histories int, damage func(t testing.TB, key string)) {
 	levels := 0
 	reopen := func(t testing.TB, old tier.Level) tier.Level {
 		l, err := Open(t.Context(), old.(*Level).settings.Options)
@@ -50,6 +46,7 @@ func conformance(t *testing.T, url func(prefix string) string, damage func(t tes
 	}
 	tiertest.Level(t, tiertest.Options{
 		Unlimited: true,
+		Histories: histories,
 		Open: func(t testing.TB, _ int64) tier.Level {
 			levels++
 			l, err := Open(t.Context(), options(url(fmt.Sprint("level ", levels))))

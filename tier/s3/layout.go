@@ -162,8 +162,8 @@ func headSize(b []byte, total int64) (int, error) {
 // parseHead describes the object of a key by its head, and by the length of all.
 func (s *settings) parseHead(key string, h []byte, total int64) (entry, error) {
 	le := binary.LittleEndian
-	if le.Uint32(h[headAtSum:]) != headSum(h) {
-		return entry{}, damaged("the checksum of its head is wrong")
+	if want, sum := le.Uint32(h[headAtSum:]), headSum(h); sum != want { // the numbers tell two damages apart, see errUnstable
+		return entry{}, damaged("its head has the checksum %08x, and says %08x", sum, want)
 	}
 	size, cost := le.Uint64(h[headAtSize:]), le.Uint64(h[headAtCost:])
 	if size != uint64(total)-uint64(len(h)) {

@@ -25,6 +25,7 @@ type Level struct {
 	retries   retries
 
 	pending remote.Pending
+	deletes [64]sync.Mutex // of deletions of the same object, by its hash
 	corrupt atomic.Int64
 	// unconditional is that the store refused If-None-Match: it is asked what it has before each write.
 	unconditional atomic.Bool
