@@ -34,6 +34,7 @@ var floors = [][]string{
 	{"lrusync"},
 	{"internal/lossypair"}, // for tests of lrusync with two processes, and for internal/soak
 	{"tier"},
+	{"tier/internal/remote"}, // for levels on servers
 	{"tier/memory", "tier/disk", "tier/redis", "tier/s3", "encoder/safetensors"},
 	{"inspect"},
 	{"tier/internal/volume"}, // a program

@@ -1,7 +1,7 @@
 // Package s3 keeps objects in a bucket of any store that speaks S3: Amazon's, MinIO, Ceph, Garage, a gateway
 // over a folder.
 //
-// [Open] makes a [Level], which is a [tier.Level]. Each object of the level is one object of the bucket, under
+// [Open] makes a [Level], which is a [tier.Level], by [Options]. Each object of the level is one object of the bucket, under
 // the prefix, its space and its name: a head with the whole description and checksums, and then the bytes.
 // docs/format.md has both. So one GET brings description and bytes, and no store has to keep metadata that
 // would not fit: S3 takes 2 KiB of it, a note alone may have 4.

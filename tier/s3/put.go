@@ -119,17 +119,19 @@ func (l *Level) put(ctx context.Context, p *tier.Put) error {
 	v.head = makeHead(o, sum)
 	sum = combine(crc32.Checksum(v.head, castagnoli), sum, o.Size)
 	key := l.settings.keyOf(o.Key)
-	for range 2 {
+	for range 3 {
 		// After a conflict with another write, and after an answer that was lost, the object may be there; what
 		// is in the way may also be damaged, or gone by now.
-		if l.unconditional.Load() {
+		conditional := !l.unconditional.Load()
+		if !conditional {
 			if free, err := l.free(ctx, o.Key, key); err != nil || !free {
 				return err
 			}
 		}
-		err := l.write(ctx, key, v, sum)
+		err := l.write(ctx, key, v, sum, conditional)
 		switch {
-		case isCode(err, http.StatusNotImplemented) && !l.unconditional.Swap(true):
+		case isCode(err, http.StatusNotImplemented) && conditional:
+			l.unconditional.Store(true)
 			continue
 		case !isCode(err, http.StatusPreconditionFailed) && !isCode(err, http.StatusConflict) && !isUploadGone(err):
 			return err
@@ -180,18 +182,18 @@ func (l *Level) options(conditional bool) minio.PutObjectOptions {
 		// The bytes have a checksum in a header that is signed: a second one in front of each part would be
 		// computed for nothing.
 		DisableContentSha256: true}
-	if conditional && !l.unconditional.Load() {
+	if conditional {
 		o.SetMatchETagExcept("*")
 	}
 	return o
 }
 
-// write writes an object of the bucket if there is none.
-func (l *Level) write(ctx context.Context, key string, v value, sum uint32) error {
+// write writes an object of the bucket, with conditional only if there is none.
+func (l *Level) write(ctx context.Context, key string, v value, sum uint32, conditional bool) error {
 	if v.size() > multipart*l.settings.PartSize {
-		return l.writeParts(ctx, key, v)
+		return l.writeParts(ctx, key, v, conditional)
 	}
-	o := l.options(true)
+	o := l.options(conditional)
 	o.UserMetadata = map[string]string{"x-amz-checksum-crc32c": base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))}
 	return l.do(ctx, v.size(), func(ctx context.Context) error {
 		_, err := l.client.PutObject(ctx, l.settings.bucket, key, v.part(0, v.size()), v.size(), "", "", o)
@@ -201,7 +203,7 @@ func (l *Level) write(ctx context.Context, key string, v value, sum uint32) erro
 
 // writeParts writes an object in parts, several at a time. After an error it ends the upload, so that the parts
 // take no room.
-func (l *Level) writeParts(ctx context.Context, key string, v value) (err error) {
+func (l *Level) writeParts(ctx context.Context, key string, v value, conditional bool) (err error) {
 	bucket, size := l.settings.bucket, l.settings.PartSize
 	var id string
 	err = l.do(ctx, 0, func(ctx context.Context) error {
@@ -243,7 +245,7 @@ func (l *Level) writeParts(ctx context.Context, key string, v value) (err error)
 		return *err
 	}
 	return l.do(ctx, 0, func(ctx context.Context) error {
-		_, err := l.client.CompleteMultipartUpload(ctx, bucket, key, id, parts, l.options(true))
+		_, err := l.client.CompleteMultipartUpload(ctx, bucket, key, id, parts, l.options(conditional))
 		return err
 	})
 }
