@@ -52,7 +52,7 @@ func TestSettingsAreComplete(t *testing.T) {
 			continue
 		}
 		name := f.Tag.Get("name")
-		require.Regexp(t, `^[a-z]+(-[a-z]+)*$`, name, f.Name)
+		require.Regexp(t, `^[a-z]+[0-9]?(-[a-z]+)*$`, name, f.Name)
 		require.False(t, seen[name], name)
 		seen[name] = true
 		require.NotEmpty(t, f.Tag.Get("help"), name)

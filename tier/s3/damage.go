@@ -58,6 +58,16 @@ type errUnstable struct{ error }
 
 func (e errUnstable) Error() string { return e.error.Error() + ", and differently each time" }
 
+// verifyHead reads a head once more that was damaged, and returns the error if it is so again, and else an
+// errUnstable.
+func (l *Level) verifyHead(ctx context.Context, key string, why error) error {
+	_, _, err := l.readStat(ctx, key)
+	if err == nil || err.Error() != why.Error() {
+		return errUnstable{why}
+	}
+	return why
+}
+
 // verify reads an object once more whose bytes had a wrong checksum, and returns an errDamaged if they have the
 // same again, and else an errUnstable.
 func (l *Level) verify(ctx context.Context, key, etag string, wrong uint32) error {

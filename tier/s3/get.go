@@ -60,7 +60,11 @@ func (e *needsMemory) Error() string { return fmt.Sprintf("%d bytes of memory ar
 // or the way may have changed it.
 func (r *reading) run(ctx context.Context) error {
 	if r.get.To != nil {
-		return r.answer(ctx, r.stream(ctx))
+		err := r.stream(ctx)
+		if errors.As(err, new(errDamaged)) && r.total == 0 { // of the head, which was read once
+			err = r.level.verifyHead(ctx, r.key, err)
+		}
+		return r.answer(ctx, err)
 	}
 	sum, err := r.read(ctx)
 	if !errors.As(err, new(errDamaged)) && !errors.Is(err, errChanged) {
