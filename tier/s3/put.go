@@ -28,6 +28,12 @@ import (
 //
 // When a time limit or a connection ends a Put, the store may still keep the object, whole.
 func (l *Level) Put(ctx context.Context, puts []tier.Put) {
+	if l.calls.Closed() { // a call that has just ended may still have its claims
+		for i := range puts {
+			puts[i].Err = errClosed
+		}
+		return
+	}
 	claims := l.pending.Claims()
 	defer claims.Release()
 	for i := range puts {

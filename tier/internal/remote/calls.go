@@ -115,6 +115,13 @@ func (c *Calls) Idle() bool {
 	return true
 }
 
+// Closed reports whether Close was called.
+func (c *Calls) Closed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
 // Close refuses further calls, ends the context of Start, and waits for what runs. first is true once.
 func (c *Calls) Close() (first bool) {
 	c.mu.Lock()
