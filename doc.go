@@ -67,6 +67,7 @@
 //	tier/memory      a level in shared memory: leases, survival of a kill
 //	tier/disk        a level in a folder
 //	tier/redis       a level in a Redis or Valkey server
+//	tier/s3          a level in a bucket of a store that speaks S3
 //	inspect          segments seen from outside
 //	encoder          the encoder cache: manager, keys, the tree of vLLM's connector
 //	encoder/warm     filling a cache of outputs through a running engine

@@ -11,9 +11,9 @@ import (
 )
 
 // errNoAnswer is of a level that is away, without which the daemon starts.
-var errNoAnswer = errors.New("the Redis does not answer; the daemon starts without it, and asks it again in the background")
+var errNoAnswer = errors.New("does not answer; the daemon starts without it, and asks it again in the background")
 
-// checkTime is the longest wait for a Redis that is checked.
+// checkTime is the longest wait for a server that is checked.
 const checkTime = 10 * time.Second
 
 // checkDisk looks at the folder of the disk.
@@ -44,7 +44,21 @@ func (c Config) checkRedis(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if err := r.Ping(ctx); err != nil {
-		return "", errors.Join(fmt.Errorf("%w: %w", errNoAnswer, err), r.Close())
+		return "", errors.Join(fmt.Errorf("the Redis %w: %w", errNoAnswer, err), r.Close())
 	}
 	return c.Redis + " answers", r.Close()
+}
+
+// checkS3 asks the store of the bucket.
+func (c Config) checkS3(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	b, err := c.dialS3(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := b.Ping(ctx); err != nil {
+		return "", errors.Join(fmt.Errorf("the store %w: %w", errNoAnswer, err), b.Close())
+	}
+	return c.S3 + " answers", b.Close()
 }

@@ -199,6 +199,13 @@ func TestServeCheckOfARedisThatIsAway(t *testing.T) {
 	require.Len(t, got, 1)
 	require.Equal(t, slog.LevelWarn, got[0].Level)
 	require.Contains(t, got[0].Text, "the Redis does not answer")
+	c.S3 = "s3://bucket?endpoint=http://127.0.0.1:1"
+	t.Setenv("AWS_ACCESS_KEY_ID", "a")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "b")
+	got = about(c.Check(t.Context()), "s3")
+	require.Len(t, got, 1)
+	require.Contains(t, got[0].Text, "the store does not answer")
+	c.S3 = ""
 	c.Redis = "redis+nonsense://x"
 	got = about(c.Check(t.Context()), "redis")
 	require.Len(t, got, 1)

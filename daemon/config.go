@@ -35,6 +35,9 @@ type Config struct {
 	RedisSentinelPasswordFile string `name:"redis-sentinel-password-file" placeholder:"FILE" help:"File with the password of the Sentinels."`
 	RedisWrite                string `name:"redis-write" default:"back" placeholder:"WHEN" help:"back or around, as disk-write."`
 
+	S3      string `name:"s3" placeholder:"URL" help:"Bucket of a store that speaks S3: s3://BUCKET/PREFIX?endpoint=https://HOST:PORT&region=REGION. Credentials are in the environment or in a file."`
+	S3Write string `name:"s3-write" default:"back" placeholder:"WHEN" help:"back or around, as disk-write."`
+
 	LMCache            []string `name:"lmcache" placeholder:"URL" help:"Where LMCache's connector finds this daemon in place of lmcache server: grpc+unix:///PATH, ipc:///PATH, grpc:// or tcp://127.0.0.1:PORT."`
 	LMCacheChunkSize   int      `name:"lmcache-chunk-size" default:"256" placeholder:"N" help:"Tokens of a chunk of KV, at least: engines of LMCache 0.5.7 make it a multiple of their blocks."`
 	LMCacheEngine      string   `name:"lmcache-engine" placeholder:"WORD" help:"A word for what engines do not register, such as the release of vLLM: KV is shared only under the same word."`

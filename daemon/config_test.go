@@ -52,7 +52,7 @@ func TestSettingsAreComplete(t *testing.T) {
 			continue
 		}
 		name := f.Tag.Get("name")
-		require.Regexp(t, `^[a-z]+(-[a-z]+)*$`, name, f.Name)
+		require.Regexp(t, `^[a-z]+[0-9]?(-[a-z]+)*$`, name, f.Name)
 		require.False(t, seen[name], name)
 		seen[name] = true
 		require.NotEmpty(t, f.Tag.Get("help"), name)
@@ -305,6 +305,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 		{map[string]string{"redis": "redis://:secret@h"}, "redis-password-file"},
 		{map[string]string{"redis": "secret@h:1"}, "redis-password-file"},
 		{map[string]string{"redis": "http://h"}, "unknown scheme"},
+		{map[string]string{"s3": "s3://key@bucket"}, "credentials are in the environment"},
+		{map[string]string{"s3": "http://h/b"}, "s3 (flag --s3): "},
 		{map[string]string{"redis": "h:0"}, "redis (flag --redis): "},
 		{map[string]string{"redis": "h", "redis-password-file": empty}, "must contain one line"},
 		{map[string]string{"redis": "h", "redis-password-file": two}, "must contain one line"},

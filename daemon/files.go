@@ -14,6 +14,7 @@ type files struct {
 	http  int // connections
 	disk  int // files that are open at a time; the level has as many again for folders, and for the heads of files and their folders
 	redis int // calls at a time; the level has twice as many connections, and 4, to each server
+	s3    int // round trips at a time, each with a connection
 	// clients is what is left for connections, each of which has one descriptor, and processes, each of which
 	// has one, too.
 	clients int
@@ -28,6 +29,7 @@ const (
 
 	otlpFiles = 4 // connections to the collector, and what its name is looked up with
 
+	mostS3       = 16 // as package s3 has it
 	mostRedis    = 16 // as package redis has it
 	redisServers = 3  // of a cluster or behind Sentinels, that are asked at a time
 )
@@ -41,7 +43,7 @@ func (c Config) files() files { return c.divide(openFiles()) }
 // divide divides so many descriptors.
 func (c Config) divide(all int) files {
 	f := files{
-		all: all, base: baseFiles + lmcacheFiles*len(c.LMCache), http: maxHTTP, disk: mostDisk(), redis: mostRedis,
+		all: all, base: baseFiles + lmcacheFiles*len(c.LMCache), http: maxHTTP, disk: mostDisk(), redis: mostRedis, s3: mostS3,
 	}
 	for _, x := range c.valueProtocols() {
 		f.base += valueFiles * len(x.addresses)
@@ -56,6 +58,7 @@ func (c Config) divide(all int) files {
 		f.http = min(f.http, max(leastHTTP, all/16))
 		f.disk = min(f.disk, max(4, all/16))
 		f.redis = min(f.redis, max(2, all/64))
+		f.s3 = min(f.s3, max(2, all/64))
 	}
 	f.clients = all - f.base
 	if c.HTTP != httpOff {
@@ -70,6 +73,9 @@ func (c Config) divide(all int) files {
 }
 
 func (c Config) diskFiles(f files) int { return 3 * f.disk }
+
+// s3Files has a connection more than round trips, and one for what credentials are asked with.
+func (c Config) s3Files(f files) int { return f.s3 + 2 }
 
 func (c Config) redisFiles(f files) int {
 	if strings.HasPrefix(c.Redis, "redis+") || strings.Contains(c.Redis, ",") {

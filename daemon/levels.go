@@ -22,6 +22,7 @@ import (
 	"github.com/ringcache/ringcache/tier/disk"
 	"github.com/ringcache/ringcache/tier/memory"
 	"github.com/ringcache/ringcache/tier/redis"
+	"github.com/ringcache/ringcache/tier/s3"
 )
 
 // ownerLabel is in the sidecars of segments that daemons make, so that a sweep of others does not remove what the next
@@ -93,6 +94,7 @@ func (c Config) lower() []lowerLevel {
 	return []lowerLevel{
 		{"disk", c.Disk, c.DiskWrite, c.diskProblems, c.diskFiles, c.openDisk, c.checkDisk},
 		{"redis", c.Redis, c.RedisWrite, c.redisProblems, c.redisFiles, c.openRedis, c.checkRedis},
+		{"s3", c.S3, c.S3Write, c.s3Problems, c.s3Files, c.openS3, c.checkS3},
 	}
 }
 
@@ -118,6 +120,27 @@ func (c Config) dialRedis(ctx context.Context) (*redis.Level, error) {
 	}
 	return r, nil
 }
+
+func (c Config) openS3(ctx context.Context, log *slog.Logger) (tier.Level, error) {
+	b, err := c.dialS3(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Ping(ctx); err != nil {
+		log.Warn("the store of the bucket does not answer; it is asked again in the background, and what only it has is a miss until then", "error", err)
+	}
+	return b, nil
+}
+
+func (c Config) dialS3(ctx context.Context) (*s3.Level, error) {
+	b, err := s3.Open(ctx, c.s3Options())
+	if err != nil {
+		return nil, fmt.Errorf("s3 %s: %w", c.S3, err)
+	}
+	return b, nil
+}
+
+func (c Config) s3Options() s3.Options { return s3.Options{URL: c.S3, Connections: c.files().s3} }
 
 // close closes what is open: the store before its levels, the lower levels before memory. It may be called once.
 func (l *levels) close() error {

@@ -292,6 +292,16 @@ func (c Config) diskProblems(all *problems) {
 	}
 }
 
+// s3Problems finds what is wrong with the level in a bucket.
+func (c Config) s3Problems(all *problems) {
+	if c.S3 == "" {
+		return
+	}
+	if err := c.s3Options().Validate(); err != nil {
+		all.add("s3", "%v", err)
+	}
+}
+
 // redisProblems finds what is wrong with the level in a Redis.
 func (c Config) redisProblems(all *problems) {
 	before := len(*all)

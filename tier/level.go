@@ -13,7 +13,7 @@ import (
 // half-done stays visible. A level that is away answers ErrUnavailable; after Close every
 // answer is fs.ErrClosed. A level never calls back into another level.
 type Level interface {
-	// Name names the level in events, counters and errors: "memory", "disk", "redis".
+	// Name names the level in events, counters and errors: "memory", "disk", "redis", "s3".
 	Name() string
 	// Stat describes the objects that are there, in the order of the keys, without reading
 	// their bytes or counting as a use. The errors are ErrNotFound, ErrPending of an object

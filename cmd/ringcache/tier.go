@@ -32,10 +32,11 @@ func (tierCommand) Help() string {
   shm:NAME      a segment in shared memory
   a Redis       redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH, redis+cluster://, redis+sentinel://; with ?layout=lmcache&space=SPACE that of
                 LMCache's connector, with ?layout=resp&space=SPACE that of its RESP adapter
+  a bucket      s3://BUCKET/PREFIX?endpoint=https://HOST:PORT, with credentials in the environment or in a file
 
 What another process serves is read beside it, and is not written to: ask that process to remove an object.
 
-A folder and a Redis keep a checksum of every byte (what vLLM or LMCache wrote has none). A segment keeps one
+A folder, a Redis and a bucket keep a checksum of every byte (what vLLM or LMCache wrote has none). A segment keeps one
 of samples for objects of more than 4 KiB.
 
 An object is named by its space and its name, as ls prints them. The exit status is 0 if everything that was

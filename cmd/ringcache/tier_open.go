@@ -9,6 +9,7 @@ import (
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
 	"github.com/ringcache/ringcache/tier/redis"
+	"github.com/ringcache/ringcache/tier/s3"
 )
 
 // open opens the level that the command line names, and returns the space whose objects are listed. With
@@ -27,6 +28,8 @@ func (p levelArgs) open(ctx context.Context, write, create bool) (level tier.Lev
 	}
 	switch l := level.(type) {
 	case *redis.Level:
+		err = l.Ping(ctx)
+	case *s3.Level:
 		err = l.Ping(ctx)
 	case *disk.Level:
 		err = l.WaitIndex(ctx) // else objects would be missing in the list

@@ -1,4 +1,4 @@
-// Package tiertest tests levels of package tier, of any make: memory, disk, Redis, and your own. It tests
+// Package tiertest tests levels of package tier, of any make: memory, disk, Redis, S3, and your own. It tests
 // every promise of tier.Level and tier.MemoryLevel: bytes of all sizes and ways, batches, odd keys,
 // descriptions, contexts, eviction and its order, leases, damage, closing, opening again, kills, and random
 // calls of many goroutines.

@@ -34,7 +34,8 @@ var floors = [][]string{
 	{"lrusync"},
 	{"internal/lossypair"}, // for tests of lrusync with two processes, and for internal/soak
 	{"tier"},
-	{"tier/memory", "tier/disk", "tier/redis", "encoder/safetensors"},
+	{"tier/internal/remote"}, // for levels on servers
+	{"tier/memory", "tier/disk", "tier/redis", "tier/s3", "encoder/safetensors"},
 	{"inspect"},
 	{"tier/internal/volume"}, // a program
 	{"encoder"},
@@ -206,7 +207,7 @@ func TestNoTestHelperInProducts(t *testing.T) {
 	helpers := []string{
 		"internal/alloctest", "internal/goldentest", "internal/pintest", "pin/cuda/internal/fakedriver", "objstore/internal/objtest",
 		"fuzz/internal/harness", "fuzz/internal/harness/harnesstest", "fuzz/ringtest", "fuzz/storetest", "fuzz/lrutest", "fuzz/tiertest", "fuzz/fault",
-		"internal/redistest", "internal/hosttest",
+		"internal/redistest", "internal/hosttest", "internal/s3test",
 	}
 	for _, s := range sources(t) {
 		if s.test || slices.Contains(helpers, s.dir) {

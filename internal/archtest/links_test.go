@@ -23,10 +23,16 @@ var (
 	msgpack = append([]string{"github.com/tinylib/msgp", "github.com/philhofer/fwd"}, system...)
 	waiting = append([]string{"golang.org/x/sync"}, msgpack...)
 	redis   = append([]string{"github.com/redis/go-redis/v9", "github.com/cespare/xxhash/v2", "go.uber.org/atomic", "golang.org/x/sync"}, system...)
-	chunks  = []string{"github.com/fxamacker/cbor/v2", "github.com/x448/float16", "github.com/zeebo/xxh3", "github.com/zeebo/blake3", "lukechampine.com/blake3", "github.com/klauspost/cpuid/v2"}
+	bucket  = append([]string{
+		"github.com/minio/minio-go/v7", "github.com/minio/crc64nvme", "github.com/minio/md5-simd", "github.com/cespare/xxhash/v2",
+		"github.com/dustin/go-humanize", "github.com/google/uuid", "github.com/klauspost/compress", "github.com/klauspost/cpuid/v2",
+		"github.com/klauspost/crc32", "github.com/rs/xid", "github.com/tinylib/msgp", "github.com/philhofer/fwd", "github.com/zeebo/xxh3",
+		"go.yaml.in/yaml/v3", "golang.org/x/crypto", "golang.org/x/net", "golang.org/x/sync", "golang.org/x/text", "gopkg.in/ini.v1",
+	}, system...)
+	chunks = []string{"github.com/fxamacker/cbor/v2", "github.com/x448/float16", "github.com/zeebo/xxh3", "github.com/zeebo/blake3", "lukechampine.com/blake3", "github.com/klauspost/cpuid/v2"}
 	// What only an operator's daemon links: metrics, traces, the file of its configuration, systemd's notifications,
 	// and gRPC and ZeroMQ for clients of LMCache.
-	serving = slices.Concat(redis, msgpack, chunks, []string{
+	serving = slices.Concat(redis, bucket, msgpack, chunks, []string{
 		"google.golang.org/grpc", "google.golang.org/genproto/googleapis/rpc", "golang.org/x/net", "golang.org/x/text",
 		"github.com/prometheus/client_golang", "github.com/prometheus/client_model", "github.com/prometheus/common", "github.com/prometheus/procfs",
 		"github.com/beorn7/perks", "github.com/munnerz/goautoneg", "google.golang.org/protobuf",
@@ -73,6 +79,7 @@ var (
 		"tier/memory":            system,
 		"tier/disk":              system,
 		"tier/redis":             redis,
+		"tier/s3":                bucket,
 		"inspect":                msgpack,
 		"encoder":                msgpack,
 		"encoder/safetensors":    nil,
@@ -99,7 +106,7 @@ var (
 		"preprocess":             waiting,
 		"daemon":                 serving,
 		"daemon/doctor":          serving,
-		"agent":                  slices.Concat(hashes, msgpack, redis),
+		"agent":                  slices.Concat(hashes, msgpack, redis, bucket),
 		"fuzz/linear":            {"github.com/anishathalye/porcupine"}, // for tests of others: no product imports it
 	}
 )
@@ -112,8 +119,8 @@ type listed struct {
 }
 
 // TestPackagesLinkOnlyTheirModules asks the go command what is linked with every package, through any number
-// of imports: no command-line library, gRPC and Prometheus for daemon alone, Redis for tier/redis and what
-// stands on it, and exactly what the table has.
+// of imports: no command-line library, gRPC and Prometheus for daemon alone, the clients of Redis and S3 for
+// tier/redis, tier/s3 and what stands on them, and exactly what the table has.
 func TestPackagesLinkOnlyTheirModules(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Deps,Module", "./...")
 	cmd.Dir = filepath.Join("..", "..")

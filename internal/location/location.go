@@ -4,6 +4,7 @@
 //	shm:NAME                                  a segment in shared memory
 //	FOLDER[?layout=L][&space=S][&shared=B]    a folder
 //	redis://..., rediss://..., unix://...     a Redis, as package tier/redis has it
+//	s3://BUCKET/PREFIX?endpoint=URL           a bucket, as package tier/s3 has it
 //
 // The options of a folder are escaped as in URLs. layout is native, vllm-ec (the tree of vLLM's
 // ECExampleConnector) or lmcache (that of LMCache's FS connector); a folder that was opened before has its
@@ -28,12 +29,13 @@ import (
 	"github.com/ringcache/ringcache/tier/disk"
 	"github.com/ringcache/ringcache/tier/memory"
 	"github.com/ringcache/ringcache/tier/redis"
+	"github.com/ringcache/ringcache/tier/s3"
 )
 
 // Location is where a level is. One of Segment, URL and Folder is set.
 type Location struct {
 	Segment string // in the directory of shared memory
-	URL     string // of a Redis
+	URL     string // of a Redis, or of a bucket
 	Folder  string
 
 	// Of a folder. Layout is nil, and Space empty, if the text does not say them.
@@ -70,6 +72,9 @@ func Parse(text string) (Location, error) {
 		}
 		return Location{Segment: name}, nil
 	}
+	if isBucket(text) {
+		return Location{URL: text}, s3.Options{URL: text}.Validate()
+	}
 	if strings.Contains(text, "://") {
 		return Location{URL: text}, redis.Options{URL: text}.Validate()
 	}
@@ -85,6 +90,9 @@ func Parse(text string) (Location, error) {
 	}
 	return l, nil
 }
+
+// isBucket reports whether a text is the URL of a bucket.
+func isBucket(text string) bool { return strings.HasPrefix(text, "s3://") }
 
 // set reads the options of a folder.
 func (l *Location) set(query string) error {
@@ -179,6 +187,12 @@ func (l Location) Open(ctx context.Context, o Options) (tier.Level, error) {
 	switch {
 	case l.Segment != "":
 		return l.openSegment(o)
+	case isBucket(l.URL):
+		b, err := s3.Open(ctx, s3.Options{URL: l.URL})
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
 	case l.URL != "":
 		r, err := redis.Open(ctx, redis.Options{URL: l.URL})
 		if err != nil {

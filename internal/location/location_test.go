@@ -18,6 +18,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]Location{
 		"shm:name":                             {Segment: "name"},
 		"redis://h:1/3?layout=lmcache&space=s": {URL: "redis://h:1/3?layout=lmcache&space=s"},
+		"s3://bucket/p?endpoint=http://h:9000": {URL: "s3://bucket/p?endpoint=http://h:9000"},
 		"/srv/x":                               {Folder: "/srv/x"},
 		"x?y":                                  {Folder: "x?y"},
 		"/a?b?space=c%26+d":                    {Folder: "/a?b", Space: "c& d"},
@@ -33,6 +34,7 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "no name", "?space=x": "no name", "shm:": "no name of a segment",
 		"http://h": "unknown scheme", "redis://h?layout=tape": "tape",
+		"s3://": "bucket", "s3://bucket?tape=1": "unknown parameter",
 		"/x?layout=tape": `"tape" is not one of native, vllm-ec, lmcache`, "/x?space=a&space=b": "more than once", "/x?sise=1": `"sise"`,
 		"/x?shared=yes": "true or false", "/x?space=%zz": "%zz", "/x?layout=": `""`,
 	} {

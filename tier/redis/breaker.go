@@ -3,36 +3,36 @@ package redis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
-	"runtime/debug"
-	"sync"
 	"syscall"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/ringcache/ringcache/tier/internal/remote"
 )
 
-// breaker is the circuit breaker of one server, as a hook of the server's client. It has two states. While
-// the server is up, calls go to the server, and down is nil. After Options.Failures failed round trips in a
-// row the server is down: calls fail at once with down, all connections are closed, and one goroutine (probe)
-// sends PING until the server answers. The probe also runs while the server is up but suspect, after a broken
-// connection or a short deadline.
+// breaker is the circuit breaker of one server, as a hook of the server's client. The probe of its Breaker sends
+// PING, also while the server is up but suspect, after a broken connection or a short deadline.
 type breaker struct {
+	*remote.Breaker
 	settings *settings
 	conns    *connections
 	client   *goredis.Client
-	// start runs a goroutine that Level.Close waits for, with a context that ends with the level. It returns
-	// false if the level is closed.
-	start func(func(ctx context.Context)) bool
-	// reload, if not nil, makes the client of a cluster ask which server has the keys of this one now.
-	reload func(ctx context.Context)
+}
 
-	mu       sync.Mutex
-	failures int   // in a row
-	down     error // the error of calls while the server is down; nil while it is up
-	probing  bool  // the goroutine of probe runs
+// newBreaker makes the breaker of a client. start runs goroutines that Level.Close waits for. reload, if not
+// nil, makes the client of a cluster ask which server has the keys of this one now.
+func newBreaker(s *settings, conns *connections, client *goredis.Client, start func(func(context.Context)) bool,
+	reload func(context.Context)) *breaker {
+	b := &breaker{settings: s, conns: conns, client: client}
+	b.Breaker = &remote.Breaker{
+		Failures: s.Failures, Retry: s.Retry, Start: start, Ping: b.ping, Failed: reload,
+		Name:       func() string { return client.Options().Addr },
+		Disconnect: func() { conns.close(time.Now()) },
+	}
+	return b
 }
 
 // Marks in contexts.
@@ -73,7 +73,7 @@ func (b *breaker) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 // call calls next, unless the server is down. When a connection broke it calls next once more: connections of
 // the pool break when the server was restarted, and a new one may work.
 func (b *breaker) call(ctx context.Context, cmds []goredis.Cmder, next func(context.Context) error) error {
-	if err := b.downError(); err != nil {
+	if err := b.Down(); err != nil {
 		for _, c := range cmds {
 			c.SetErr(err)
 		}
@@ -87,10 +87,10 @@ func (b *breaker) call(ctx context.Context, cmds []goredis.Cmder, next func(cont
 	inside := mark(ctx, insideMark{})
 	began := time.Now()
 	err := next(inside)
-	if isBroken(failure(err, cmds)) && ctx.Err() == nil && b.downError() == nil {
+	if isBroken(failure(err, cmds)) && ctx.Err() == nil && b.Down() == nil {
 		b.conns.close(began) // the other old ones will be broken, too
 		if marked(ctx, noRetryMark{}) {
-			b.startProbe()
+			b.Suspect()
 			return err
 		}
 		err = next(inside)
@@ -136,87 +136,20 @@ func isBroken(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-func (b *breaker) downError() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.down
-}
-
 // report counts how a call ended.
 func (b *breaker) report(ctx context.Context, err error) {
 	switch {
 	case err == nil:
-		b.mu.Lock()
-		b.failures = 0
-		b.mu.Unlock()
+		b.Succeed()
 	case errors.Is(err, context.Canceled):
 	case marked(ctx, callerDeadlineMark{}):
-		b.startProbe()
+		b.Suspect()
 	default:
-		b.fail(err)
+		b.Fail(err)
 	}
 }
 
-// fail counts a failure, and declares the server down after Options.Failures in a row.
-func (b *breaker) fail(err error) {
-	b.mu.Lock()
-	b.failures++
-	over := b.failures >= b.settings.Failures && b.down == nil
-	if over {
-		b.down = &serverDownError{b.client.Options().Addr, err}
-	}
-	b.mu.Unlock()
-	if over {
-		b.conns.close(time.Now()) // ends the calls that wait for the same server
-		b.startProbe()
-	}
-}
-
-// startProbe starts the probe, unless it runs.
-func (b *breaker) startProbe() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.probing {
-		b.probing = b.start(b.probe)
-	}
-}
-
-// probe sends PING until the server answers, and then declares it up.
-func (b *breaker) probe(ctx context.Context) {
-	for {
-		err := recovered(func() error { return b.ping(ctx) })
-		b.mu.Lock()
-		closed := errors.Is(err, goredis.ErrClosed) || ctx.Err() != nil
-		if err == nil || closed {
-			b.down, b.failures, b.probing = nil, 0, false
-			b.mu.Unlock()
-			return
-		}
-		b.down = &serverDownError{b.client.Options().Addr, err}
-		b.mu.Unlock()
-		b.conns.close(time.Now())
-		if b.reload != nil {
-			_ = recovered(func() error { b.reload(ctx); return nil }) // an error shows at the next call
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(b.settings.Retry):
-		}
-	}
-}
-
-// recovered turns a panic in the client into an error. Calls of the level leave panics to their caller, which
-// the goroutine of probe does not have.
-func recovered(fn func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("the client panicked: %v: please report it: %s", v, debug.Stack())
-		}
-	}()
-	return fn()
-}
-
-// ping returns nil if the server answers anything but a refusal of user or password.
+// ping returns nil if the server answers anything but a refusal of user or password, and if the client is closed.
 func (b *breaker) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(mark(ctx, insideMark{}), b.settings.Timeout)
 	defer cancel()
@@ -224,17 +157,8 @@ func (b *breaker) ping(ctx context.Context) error {
 	if isBroken(err) {
 		err = b.client.Ping(ctx).Err()
 	}
-	if !fails(err) {
+	if !fails(err) || errors.Is(err, goredis.ErrClosed) {
 		return nil
 	}
 	return err
 }
-
-// serverDownError is why a server is down.
-type serverDownError struct {
-	addr string
-	err  error
-}
-
-func (e *serverDownError) Error() string { return "server " + e.addr + ": " + e.err.Error() }
-func (e *serverDownError) Unwrap() error { return e.err }

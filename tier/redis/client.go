@@ -87,7 +87,7 @@ func (l *Level) newNode(addr string, resolve func(context.Context) (string, erro
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	c.AddHook(&breaker{settings: s, conns: conns, client: c, start: l.start, reload: reload})
+	c.AddHook(newBreaker(s, conns, c, l.calls.Start, reload))
 	return c
 }
 

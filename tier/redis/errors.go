@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/internal/remote"
 )
 
 // answers are the beginnings of a server's errors, what they mean, and what to do.
@@ -48,7 +48,7 @@ func explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if ended := endOf(ctx); ended != nil {
+	if ended := remote.EndOf(ctx); ended != nil {
 		return ended
 	}
 	var answer goredis.Error
@@ -78,18 +78,6 @@ func explain(ctx context.Context, err error) error {
 			err)
 	}
 	return fmt.Errorf("tier/redis: %w: %w", tier.ErrUnavailable, err)
-}
-
-// endOf returns the error of the caller's context. A connection may notice the deadline a moment before the
-// context does: then endOf returns context.DeadlineExceeded, too.
-func endOf(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
-		return context.DeadlineExceeded
-	}
-	return nil
 }
 
 // isWrongType reports whether the key has a value that isn't bytes.

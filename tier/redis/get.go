@@ -11,6 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/internal/remote"
 )
 
 const (
@@ -238,7 +239,7 @@ func (l *Level) writeWhole(ctx context.Context, g *tier.Get, found *lookup) {
 	if g.Err != nil {
 		return
 	}
-	if g.Err = write(g.To, r.memory); g.Err != nil {
+	if g.Err = remote.Write(g.To, r.memory); g.Err != nil {
 		g.Object = tier.Object{}
 	}
 }
@@ -261,7 +262,7 @@ func (l *Level) streamParts(ctx context.Context, to io.Writer, found *lookup) er
 	e := &found.entry
 	part := found.inline()
 	sum := crc32.Checksum(part, castagnoli)
-	if err := write(to, part); err != nil {
+	if err := remote.Write(to, part); err != nil {
 		return err
 	}
 	done := int64(len(part))
@@ -279,7 +280,7 @@ func (l *Level) streamParts(ctx context.Context, to io.Writer, found *lookup) er
 			return err
 		}
 		sum = crc32.Update(sum, castagnoli, part)
-		if err := write(to, part); err != nil {
+		if err := remote.Write(to, part); err != nil {
 			return err
 		}
 		done += int64(len(part))
@@ -304,15 +305,4 @@ func (l *Level) readPart(ctx context.Context, key string, part []byte, offset in
 		return damaged("the value is shorter than its head says")
 	}
 	return nil
-}
-
-func write(to io.Writer, b []byte) error {
-	if len(b) == 0 {
-		return nil
-	}
-	n, err := to.Write(b)
-	if err == nil && n != len(b) {
-		err = io.ErrShortWrite
-	}
-	return err
 }

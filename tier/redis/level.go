@@ -10,27 +10,19 @@ import (
 	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/internal/remote"
 )
 
 // A Level is a [tier.Level] of a Redis or Valkey server. Its methods may be called from any goroutine.
 type Level struct {
 	settings settings
 	client   goredis.UniversalClient
-	slots    chan struct{}       // of calls
-	inFlight *semaphore.Weighted // bytes of objects in memory, see reserve
+	calls    *remote.Calls // and the bytes of objects in memory
 
-	pending pending
+	pending remote.Pending
 	corrupt atomic.Int64
-
-	background context.Context // of the goroutines of start; ends with the level
-	cancel     context.CancelFunc
-
-	mu     sync.Mutex
-	closed bool
-	calls  sync.WaitGroup // of calls and goroutines; Add is guarded by mu
 }
 
 var _ tier.Level = (*Level)(nil)
@@ -43,12 +35,10 @@ func Open(ctx context.Context, o Options) (*Level, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Level{settings: s, slots: make(chan struct{}, s.Connections),
-		inFlight: semaphore.NewWeighted(s.MaxBytesInFlight)}
-	l.background, l.cancel = context.WithCancel(context.Background())
+	l := &Level{settings: s, calls: remote.NewCalls(s.Connections, s.MaxBytesInFlight, errClosed)}
 	l.client = l.newClient()
 	err = l.Ping(ctx)
-	if ended := endOf(ctx); ended != nil || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrInvalid) {
+	if ended := remote.EndOf(ctx); ended != nil || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrInvalid) {
 		l.Close()
 		if ended != nil {
 			err = ended
@@ -139,13 +129,7 @@ func (l *Level) Usage() tier.Usage {
 
 // Close ends the level and waits for its calls. The objects stay.
 func (l *Level) Close() error {
-	l.mu.Lock()
-	first := !l.closed
-	l.closed = true
-	l.mu.Unlock()
-	l.cancel()
-	l.calls.Wait()
-	if !first {
+	if !l.calls.Close() {
 		return nil
 	}
 	if err := l.client.Close(); err != nil {
@@ -156,45 +140,8 @@ func (l *Level) Close() error {
 
 var errClosed = fmt.Errorf("tier/redis: the level is closed: %w", fs.ErrClosed)
 
-// addCall counts a call that Close waits for, unless the level is closed.
-func (l *Level) addCall() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return false
-	}
-	l.calls.Add(1)
-	return true
-}
-
-// start runs a goroutine that Close waits for.
-func (l *Level) start(fn func(ctx context.Context)) bool {
-	if !l.addCall() {
-		return false
-	}
-	go func() {
-		defer l.calls.Done()
-		fn(l.background)
-	}()
-	return true
-}
-
 // enter begins a call: it counts the call, and waits for a slot. leave ends the call.
-func (l *Level) enter(ctx context.Context) (leave func(), err error) {
-	if err := endOf(ctx); err != nil {
-		return nil, err
-	}
-	if !l.addCall() {
-		return nil, errClosed
-	}
-	select {
-	case l.slots <- struct{}{}:
-		return func() { <-l.slots; l.calls.Done() }, nil
-	case <-ctx.Done():
-		l.calls.Done()
-		return nil, ctx.Err()
-	}
-}
+func (l *Level) enter(ctx context.Context) (leave func(), err error) { return l.calls.Enter(ctx) }
 
 // limited gives one round trip its time.
 func (l *Level) limited(ctx context.Context, bytes int64) (context.Context, context.CancelFunc) {
@@ -203,9 +150,5 @@ func (l *Level) limited(ctx context.Context, bytes int64) (context.Context, cont
 
 // reserve waits for a part of MaxBytesInFlight, for bytes in memory. A larger object reserves all of it.
 func (l *Level) reserve(ctx context.Context, bytes int64) (release func(), err error) {
-	n := min(bytes, l.settings.MaxBytesInFlight)
-	if err := l.inFlight.Acquire(ctx, n); err != nil {
-		return nil, err
-	}
-	return func() { l.inFlight.Release(n) }, nil
+	return l.calls.Reserve(ctx, bytes)
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/internal/remote"
 )
 
 // Put stores objects. What the server has already is not sent. An object of Bytes is copied once, behind its
@@ -28,8 +28,8 @@ func (l *Level) Put(ctx context.Context, puts []tier.Put) {
 }
 
 func (l *Level) putPiece(ctx context.Context, puts []tier.Put) {
-	claims := claims{of: &l.pending}
-	defer claims.release()
+	claims := l.pending.Claims()
+	defer claims.Release()
 	var left []*writing
 	for i := range puts {
 		p := &puts[i]
@@ -46,7 +46,7 @@ func (l *Level) putPiece(ctx context.Context, puts []tier.Put) {
 		mine := left[:0]
 		for _, w := range left {
 			w.over = w.over || round > 0
-			if claims.add(w.put.Object.Key) {
+			if claims.Add(w.put.Object.Key) {
 				mine = append(mine, w)
 			} else {
 				w.put.Err = isPending(w.put.Object.Key)
@@ -199,8 +199,8 @@ func (l *Level) encode(w *writing) error {
 	if w.put.From != nil || room > 0 {
 		w.body = make([]byte, room+int(o.Size))
 		if w.put.From != nil {
-			if err := readExactly(w.put.From, w.body[room:], o.Key); err != nil {
-				return err
+			if err := remote.ReadExactly(w.put.From, w.body[room:], o.Key); err != nil {
+				return fmt.Errorf("tier/redis: %w", err)
 			}
 		} else {
 			copy(w.body[room:], w.put.Bytes)
@@ -209,25 +209,6 @@ func (l *Level) encode(w *writing) error {
 	var front []byte
 	front, w.head = layout.front(o, crc32.Checksum(w.body[room:], castagnoli))
 	copy(w.body, front)
-	return nil
-}
-
-// readExactly fills memory from a reader, which must end there.
-func readExactly(from io.Reader, memory []byte, k tier.Key) error {
-	if _, err := io.ReadFull(from, memory); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return fmt.Errorf("tier/redis: object %v: %w", k, err)
-	}
-	var more [1]byte
-	switch n, err := io.ReadFull(from, more[:]); {
-	case n > 0:
-		return fmt.Errorf("tier/redis: object %v: the reader has more than its %d bytes: %w", k, len(memory),
-			fs.ErrInvalid)
-	case !errors.Is(err, io.EOF):
-		return fmt.Errorf("tier/redis: object %v: %w", k, err)
-	}
 	return nil
 }
 

@@ -46,7 +46,7 @@ func (l *Level) miss(ctx context.Context, k tier.Key, f *lookup) error {
 // missOnly is miss, and removes nothing.
 func (l *Level) missOnly(_ context.Context, k tier.Key, f *lookup) error {
 	switch {
-	case errors.Is(f.err, errMissing) && l.pending.has(k):
+	case errors.Is(f.err, errMissing) && l.pending.Has(k):
 		return isPending(k)
 	case errors.Is(f.err, errMissing), errors.As(f.err, new(errDamaged)):
 		return missing(k)
@@ -57,3 +57,7 @@ func (l *Level) missOnly(_ context.Context, k tier.Key, f *lookup) error {
 }
 
 func missing(k tier.Key) error { return fmt.Errorf("tier/redis: object %v: %w", k, tier.ErrNotFound) }
+
+func isPending(k tier.Key) error {
+	return fmt.Errorf("tier/redis: object %v: another call is storing it: %w", k, tier.ErrPending)
+}

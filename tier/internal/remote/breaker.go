@@ -1,0 +1,119 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// A Breaker is the circuit breaker of one server. It has two states. While the server is up, calls go to the
+// server, and Down is nil. After Failures failed round trips in a row the server is down: calls fail at once
+// with Down, all connections are closed, and one goroutine (probe) calls Ping until the server answers. The
+// probe also runs while the server is up but suspect.
+//
+// The fields are set before the first call.
+type Breaker struct {
+	// Failures is how many round trips fail in a row before the server is down.
+	Failures int
+	// Retry is the time between two calls of Ping while the server is down.
+	Retry time.Duration
+	// Name returns what the server is called in errors.
+	Name func() string
+	// Start runs a goroutine with a context that ends with the level, which waits for it. It returns false if
+	// the level is closed.
+	Start func(func(ctx context.Context)) bool
+	// Ping returns nil if the server answers, or if nobody uses the breaker any more.
+	Ping func(ctx context.Context) error
+	// Disconnect closes all connections, so that no call waits for a server that is down.
+	Disconnect func()
+	// Failed, if not nil, is called after each Ping that failed.
+	Failed func(ctx context.Context)
+
+	mu       sync.Mutex
+	failures int   // in a row
+	down     error // the error of calls while the server is down; nil while it is up
+	probing  bool  // the goroutine of probe runs
+}
+
+// Down returns the error of calls while the server is down, and nil while it is up.
+func (b *Breaker) Down() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.down
+}
+
+// Succeed notes that the server answered.
+func (b *Breaker) Succeed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures = 0
+}
+
+// Fail counts a failure, and declares the server down after Failures in a row.
+func (b *Breaker) Fail(err error) {
+	b.mu.Lock()
+	b.failures++
+	over := b.failures >= b.Failures && b.down == nil
+	if over {
+		b.down = &serverDownError{b.Name(), err}
+	}
+	b.mu.Unlock()
+	if over {
+		b.Disconnect() // ends the calls that wait for the same server
+		b.Suspect()
+	}
+}
+
+// Suspect starts the probe, unless it runs.
+func (b *Breaker) Suspect() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.probing {
+		b.probing = b.Start(b.probe)
+	}
+}
+
+// probe calls Ping until the server answers, and then declares it up.
+func (b *Breaker) probe(ctx context.Context) {
+	for {
+		err := recovered(func() error { return b.Ping(ctx) })
+		b.mu.Lock()
+		if err == nil || ctx.Err() != nil {
+			b.down, b.failures, b.probing = nil, 0, false
+			b.mu.Unlock()
+			return
+		}
+		b.down = &serverDownError{b.Name(), err}
+		b.mu.Unlock()
+		b.Disconnect()
+		if b.Failed != nil {
+			_ = recovered(func() error { b.Failed(ctx); return nil }) // an error shows at the next call
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(b.Retry):
+		}
+	}
+}
+
+// recovered turns a panic in the client into an error. Calls of the level leave panics to their caller, which
+// the goroutine of probe does not have.
+func recovered(fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the client panicked: %v: please report it: %s", v, debug.Stack())
+		}
+	}()
+	return fn()
+}
+
+// serverDownError is why a server is down.
+type serverDownError struct {
+	name string
+	err  error
+}
+
+func (e *serverDownError) Error() string { return "server " + e.name + ": " + e.err.Error() }
+func (e *serverDownError) Unwrap() error { return e.err }
