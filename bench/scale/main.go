@@ -93,19 +93,21 @@ func (o options) rows() (rows []row, err error) {
 	return rows, nil
 }
 
-// runs are those of one trace.
+// runs are those of one trace. What memory has does not depend on the disk.
 func (o options) runs(l load, hosts int, t *sizing.Trace) (rows []row) {
-	for _, disk := range []bool{false, true} {
-		diskBytes := int64(0)
-		if disk {
-			diskBytes = l.disk
+	withDisk := t.Replay(hosts, l.memory, l.disk)
+	without := slices.Clone(withDisk)
+	for i, at := range without {
+		if at == sizing.OnDisk {
+			without[i] = sizing.Nowhere
 		}
-		found := t.Replay(hosts, l.memory, diskBytes)
-		for _, v := range variants {
-			if v.disk == disk {
-				rows = append(rows, row{l, v, hosts, simulate(t, found, l, hosts, v.store(l), o.network(), o.Seed)})
-			}
+	}
+	for _, v := range variants {
+		found := without
+		if v.disk {
+			found = withDisk
 		}
+		rows = append(rows, row{l, v, hosts, simulate(t, found, l, hosts, v.store(l), o.network(), o.Seed)})
 	}
 	return rows
 }

@@ -29,7 +29,7 @@ type load struct {
 var loads = []load{
 	{
 		"images", "outputs of a vision encoder, 34 MiB each", images,
-		5_000, 1, 0.5, 4 * gib, 16 * gib, 128 * gib,
+		4_000, 1, 0.5, 4 * gib, 16 * gib, 128 * gib,
 	},
 	{
 		"conversations", "KV of conversations on any host, blocks of 64 MiB", anywhere,

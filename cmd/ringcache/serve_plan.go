@@ -285,9 +285,9 @@ func (p plan) write(to io.Writer) error {
 		case l.Level == "store":
 			room = size(l.Bytes)
 		}
-		w.row(l.Level, room, percent(l.Rate), percent(l.Share), perSecond(l.Hits))
+		w.row(l.Level, room, percent(l.Rate), percent(l.Share), threeDigits(l.Hits))
 	}
-	w.row("computed", "-", "-", percent(p.Share), perSecond(p.Computed))
+	w.row("computed", "-", "-", percent(p.Share), threeDigits(p.Computed))
 	if err := w.flush(); err != nil {
 		return err
 	}
@@ -309,19 +309,19 @@ func (p plan) write(to io.Writer) error {
 		}
 		for _, l := range p.Links {
 			if l.Load != nil && *l.Load >= 1 {
-				fmt.Fprintf(to, "too slow: %s: it would have to carry %s times what it does\n", l.Link, perSecond(*l.Load))
+				fmt.Fprintf(to, "too slow: %s: it would have to carry %s times what it does\n", l.Link, threeDigits(*l.Load))
 			}
 		}
 	}
 	if p.Computing == nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(to, "\ncomputing: %s s each second, and %s s without levels\n", perSecond(*p.Computing), perSecond(*p.Without))
+	_, err := fmt.Fprintf(to, "\ncomputing: %s s each second, and %s s without levels\n", threeDigits(*p.Computing), threeDigits(*p.Without))
 	return err
 }
 
-// perSecond writes a rate with three digits.
-func perSecond(n float64) string {
+// threeDigits writes a number with three digits.
+func threeDigits(n float64) string {
 	if n >= 1000 {
 		return fmt.Sprintf("%.0f", n)
 	}

@@ -26,11 +26,11 @@ type Part struct {
 
 // PlanShape returns what to expect of a load that has gone on for long.
 func PlanShape(s Shape, z Sizes) Plan {
-	found, all := s.replay(z.Memory, z.Disk)
+	found, all := s.replay(z.Memory, z.Disk, mostPlaces)
 	if z.Store != 0 {
-		hits := min(lru(all, s.Once, float64(z.Store)/float64(s.Bytes), z.Hosts), found[Nowhere])
-		found[InStore] = hits
-		found[Nowhere] -= hits
+		asked := max(found[Nowhere]-s.Once, 0) // of what is asked for again
+		found[InStore] = asked * lru(all, s.Once, float64(z.Store)/float64(s.Bytes), z.Hosts)
+		found[Nowhere] -= found[InStore]
 	}
 	p := Plan{PerRequest: 1}
 	for i, share := range found {
@@ -39,8 +39,8 @@ func PlanShape(s Shape, z Sizes) Plan {
 	return p
 }
 
-// lru returns the share of look-ups that are answered by a store with so many places, less than 0 for no bound,
-// which gives up what was used least lately. It is Che's approximation: an object is there if it was used within
+// lru returns the share of questions for objects of classes that are answered by a store with so many places, less
+// than 0 for no bound, which gives up what was used least lately. It is Che's approximation: an object is there if it was used within
 // the last T look-ups of a host, where T is the time for which as many objects as there are places were used.
 //
 // One host asks for an object again as it did in its replay. The questions of all the others come at random.
@@ -49,10 +49,9 @@ func lru(all []class, once, places float64, hosts int) float64 {
 	// there returns how likely an object is in the store, at any time, and when a host asks for it.
 	there := func(c *class, t float64) (always, asked float64) {
 		asks := c.rate * c.missed
-		share, mean := c.again.within(t)
-		random := 1 - math.Exp(-asks*t) // also of gaps that are longer than the replay
+		share, mean := c.again.within(t, asks)
 		notOthers := math.Exp(-others * asks * t)
-		return 1 - notOthers*(1-max(min(asks*mean, 1), random)), 1 - notOthers*(1-max(share, random))
+		return 1 - notOthers*max(1-asks*mean, 0), 1 - notOthers*(1-share)
 	}
 	used := func(t float64) float64 {
 		n := once * float64(hosts) * t
@@ -62,8 +61,11 @@ func lru(all []class, once, places float64, hosts int) float64 {
 		}
 		return n
 	}
+	if places < 0 {
+		return 1
+	}
 	low, high := 0.0, 1.0
-	for used(high) < places && high < 1e15 {
+	for used(high) < places && high < 1e12 {
 		high *= 2
 	}
 	for range 60 {
@@ -73,16 +75,17 @@ func lru(all []class, once, places float64, hosts int) float64 {
 			high = mid
 		}
 	}
-	hits := 0.0
+	hits, questions := 0.0, 0.0
 	for i := range all {
 		c := &all[i]
-		asked := 1.0
-		if places >= 0 {
-			_, asked = there(c, low)
-		}
+		_, asked := there(c, low)
 		hits += c.objects * c.rate * c.missed * asked
+		questions += c.objects * c.rate * c.missed
 	}
-	return hits
+	if questions == 0 {
+		return 0
+	}
+	return hits / questions
 }
 
 // PlanTrace replays a trace of at least two requests, whose first half only fills the levels.

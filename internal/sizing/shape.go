@@ -84,25 +84,30 @@ var gapEnds = func() (ends gaps) {
 }()
 
 // within returns the share of misses that follow on the one before within a time, and how long it is from a miss to
-// the next one in the mean, if none is longer than that time.
-func (g *gaps) within(t float64) (share, mean float64) {
+// the next one in the mean, if none is longer than that time. Gaps that are longer than the replay are not in g: the
+// share is at least that of misses that come at random, as often as these.
+func (g *gaps) within(t, rate float64) (share, mean float64) {
 	before, end := 0.0, 0.0
 	for i, e := range gapEnds {
-		e = min(e, t)
-		if e <= end {
+		seen := g[i]
+		if e > t {
+			seen = before + max(seen-before, 0)*(t-end)/(e-end)
+			e = t
+		}
+		share = max(seen, 1-math.Exp(-rate*e))
+		mean += (e - end) * (1 - (before+share)/2)
+		if before, end = share, e; e == t {
 			break
 		}
-		share = before + (g[i]-before)*(e-end)/(gapEnds[i]-end)
-		mean += (e - end) * (1 - (before+share)/2)
-		before, end = share, e
 	}
 	return share, mean
 }
 
-// replay returns where one of equal hosts finds objects, and what it does not find of each class.
-func (s Shape) replay(memory, disk int64) (found [Nowhere + 1]float64, all []class) {
+// replay returns where one of equal hosts finds objects, and what it does not find of each class. It has room for as many
+// objects as most, or the host stands for several.
+func (s Shape) replay(memory, disk, most int64) (found [Nowhere + 1]float64, all []class) {
 	places := min(memory/s.Bytes+disk/s.Bytes, int64(s.Objects))
-	group := int(max(1, (places+mostPlaces-1)/mostPlaces))
+	group := int(max(1, (places+most-1)/most))
 	d := s.draws(rand.New(rand.NewPCG(1, 2)), group)
 	memory, disk = memory/int64(group), disk/int64(group)
 	h := NewHost(memory, disk)
