@@ -22,7 +22,7 @@ var steadyLoads = []steady{
 	{sizing.Shape{Objects: 4000, Zipf: 0.8, Once: 0.2, Bytes: mib}, sizing.Sizes{Hosts: 10, Memory: 200 * mib, Disk: 800 * mib, Store: 2000 * mib}, 40_000},
 	{sizing.Shape{Objects: 4000, Zipf: 0.6, Bytes: mib}, sizing.Sizes{Hosts: 2, Memory: 500 * mib, Store: sizing.Unbounded}, 60_000},
 	{sizing.Shape{Objects: 4000, Zipf: 1.1, Once: 0.3, Bytes: mib}, sizing.Sizes{Hosts: 30, Memory: 100 * mib, Store: 500 * mib}, 12_000},
-	{sizing.Shape{Objects: 1000, Zipf: 0.9, Once: 0.1, Bytes: mib}, sizing.Sizes{Hosts: 100, Memory: 50 * mib, Disk: 150 * mib, Store: 400 * mib}, 6_000},
+	{sizing.Shape{Objects: 1000, Zipf: 0.9, Once: 0.1, Bytes: mib}, sizing.Sizes{Hosts: 100, Memory: 50 * mib, Disk: 150 * mib, Store: 400 * mib}, 12_000},
 }
 
 // compared is a load with what both say of it.

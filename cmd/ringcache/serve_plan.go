@@ -103,11 +103,14 @@ func (l *linkOption) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// maxPlanObjects bounds the table of popularity, which has 8 bytes for each.
-const maxPlanObjects = 1e8
+// badCommandLine is the exit status of a wrong command line, as kong has it.
+const badCommandLine = 80
 
-// Validate finds what is wrong with the command line.
-func (c servePlan) Validate() error {
+// maxPlanObjects bounds tables that have 16 bytes for each.
+const maxPlanObjects = 1e7
+
+// check finds what is wrong with the command line.
+func (c servePlan) check() error {
 	switch {
 	case c.Hosts < 1 || c.Hosts > sizing.MaxHosts:
 		return fmt.Errorf("--hosts must be from 1 to %d", sizing.MaxHosts)
@@ -175,6 +178,9 @@ func (c servePlan) calculate(z sizing.Sizes) (sizing.Plan, error) {
 
 // Run prints a plan.
 func (c servePlan) Run(parent *serveCommand) error {
+	if err := c.check(); err != nil {
+		return statusError{err, badCommandLine}
+	}
 	config, err := parent.load()
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ func TestServePlan(t *testing.T) {
 	require.Zero(t, code, errOut)
 	for _, want := range []string{
 		"LEVEL ", "\nmemory    100.0 MiB a host ", "\ndisk      200.0 MiB a host ", "\nstore     400.0 MiB ", "\ncomputed  -  ",
-		"\nhost, from the store ", "too slow: store, to", "s each second, and 5 s without levels\n",
+		"\nhost, from the store ", "too slow: store, from all hosts: ", "s each second, and 5 s without levels\n",
 	} {
 		require.Contains(t, out, want)
 	}
@@ -55,6 +56,26 @@ func TestServePlan(t *testing.T) {
 	require.Empty(t, entries, "nothing is opened")
 }
 
+// TestScalePage: docs/scale.md has what its command prints.
+func TestScalePage(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("other processors round other digits")
+	}
+	b, err := os.ReadFile(filepath.Join("..", "..", "docs", "scale.md"))
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(b), "\n    $ ringcache ")
+	require.True(t, found)
+	line, rest, _ := strings.Cut(rest, "\n")
+	out, errOut, code := ringcache(t, strings.Fields(line)...)
+	require.Zero(t, code, errOut)
+	for l := range strings.Lines(out) {
+		want, after, _ := strings.Cut(rest, "\n")
+		require.Equal(t, strings.TrimPrefix(want, "    "), strings.TrimRight(l, " \n"))
+		rest = after
+	}
+	require.True(t, strings.HasPrefix(rest, "\n"), "the page shows no more than is printed")
+}
+
 // TestServePlanOfATrace: three chunks are found again, the fourth is new.
 func TestServePlanOfATrace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "requests")
@@ -83,14 +104,14 @@ func TestServePlanRefuses(t *testing.T) {
 		"--rate 1 --object 1MiB":                                                                    "--objects must be from 1",
 		"--rate 1 --objects 10":                                                                     "--object is missing",
 		"--rate 1 --object 1XB --objects 10":                                                        "is no size",
-		"--rate 1 --object 1MiB --objects 10 --zipf -1":                                             "--zipf must be from 0 to 5",
+		"--rate 1 --object 1MiB --objects 10 --zipf=-1":                                             "--zipf must be from 0 to 5",
 		"--rate 1 --object 1MiB --objects 10 --once 1":                                              "--once must be from 0",
 		"--rate 1 --object 1MiB --objects 10 --hosts 0":                                             "--hosts must be from 1",
 		"--rate 1 --object 1MiB --objects 10 --store 0":                                             "leave --store out",
 		"--rate 1 --object 1MiB --objects 10 --store 1GiB --host-link fast":                         "is no rate",
 		"--rate 1 --object 1MiB --objects 10 --store 1GiB --host-link -1Gbit":                       "is no rate",
 		"--rate 1 --object 1MiB --objects 10 --store-link 1Gbit":                                    "--store is not",
-		"--rate 1 --object 1MiB --objects 10 --cost -1s":                                            "--cost is negative",
+		"--rate 1 --object 1MiB --objects 10 --cost=-1s":                                            "--cost is negative",
 		"--rate 1 --object 1MiB --objects 10 --chain":                                               "--chain is about the lines of --trace",
 		"--rate 1 --object 2GiB --objects 10":                                                       "raise size",
 		"--rate 1 --object 1MiB --objects 10 --trace /dev/null":                                     "give one of them",

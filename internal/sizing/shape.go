@@ -103,8 +103,8 @@ func (g *gaps) within(t, rate float64) (share, mean float64) {
 	return share, mean
 }
 
-// replay returns where one of equal hosts finds objects, and what it does not find of each class. It has room for as many
-// objects as most, or the host stands for several.
+// replay returns where one of equal hosts finds objects, and what it does not find of each class. A host that has room
+// for more objects than most is replayed as a smaller one.
 func (s Shape) replay(memory, disk, most int64) (found [Nowhere + 1]float64, all []class) {
 	places := min(memory/s.Bytes+disk/s.Bytes, int64(s.Objects))
 	group := int(max(1, (places+most-1)/most))
