@@ -109,7 +109,7 @@ func TestServePlanRefuses(t *testing.T) {
 		"--rate 1 --object 1MiB --objects 10 --hosts 0":                                             "--hosts must be from 1",
 		"--rate 1 --object 1MiB --objects 10 --store 0":                                             "leave --store out",
 		"--rate 1 --object 1MiB --objects 10 --store 1GiB --host-link fast":                         "is no rate",
-		"--rate 1 --object 1MiB --objects 10 --store 1GiB --host-link -1Gbit":                       "is no rate",
+		"--rate 1 --object 1MiB --objects 10 --store 1GiB --host-link=-1Gbit":                       "is no rate",
 		"--rate 1 --object 1MiB --objects 10 --store-link 1Gbit":                                    "--store is not",
 		"--rate 1 --object 1MiB --objects 10 --cost=-1s":                                            "--cost is negative",
 		"--rate 1 --object 1MiB --objects 10 --chain":                                               "--chain is about the lines of --trace",

@@ -13,6 +13,8 @@
 //     store is asked for its misses by each of them; what it answers follows from the miss rates
 //     (PlanShape, [lru]).
 //
+// See docs/decisions.md, "The calculator replays the rule".
+//
 // Neither has the time that a fetch takes, nor places in memory: bench/scale simulates the network, and
 // bench/eviction what placement wastes.
 package sizing

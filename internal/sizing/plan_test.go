@@ -81,7 +81,7 @@ func TestPlanTrace(t *testing.T) {
 		return tr
 	}
 	z := Sizes{Hosts: 1, Memory: 100}
-	p := PlanTrace(read("a b\na c\na b\nb d\n", false), z)
+	p := PlanTrace(read("a b\na c\na b\nd b\n", false), z)
 	require.InDelta(t, 0.75, p.Found[InMemory].Share, 1e-9, "only d is new")
 	require.InDelta(t, 2, p.PerRequest, 1e-9)
 
@@ -92,7 +92,7 @@ func TestPlanTrace(t *testing.T) {
 	require.InDelta(t, 1, sum(p), 1e-9)
 	require.Zero(t, p.Found[Nowhere].Share, "the store has what another host has computed")
 
-	tr = read("a b c\nx\nx y z\nx y z\n", true)
+	tr = read("a b c\nw\nx y z\nx y z\n", true)
 	p = PlanTrace(tr, Sizes{Hosts: 1, Memory: 1, Store: 1})
 	require.InDelta(t, 1, sum(p), 1e-9)
 	require.Greater(t, p.Found[Nowhere].Share, 0.5, "the store has one of the chunks, and not the first")
@@ -131,8 +131,8 @@ func TestReadTrace(t *testing.T) {
 		_, err := ReadTrace(strings.NewReader(text), 0, false)
 		require.ErrorContains(t, err, want)
 	}
-	_, err = ReadTrace(strings.NewReader("a b\nb a\n"), 1, true)
-	require.ErrorContains(t, err, `line 2: "b" does not stand behind the same key as before`)
+	_, err = ReadTrace(strings.NewReader("a b\na\nb\n"), 1, true)
+	require.ErrorContains(t, err, `line 3: "b" does not stand behind the same key as before`)
 }
 
 func FuzzReadTrace(f *testing.F) {
