@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/ringcache/ringcache/bench/internal/policy"
 	"github.com/ringcache/ringcache/internal/sizing"
@@ -97,6 +98,7 @@ func kept(rng *rand.Rand, hosts, requests int) *sizing.Trace {
 	const system = 0
 	t := &sizing.Trace{Bytes: []int64{64 * mib}, Parents: []int32{-1}}
 	extend := func(prompt []int32, median, spread float64) []int32 {
+		prompt = slices.Clip(prompt) // others may go on with it, too
 		n := 1 + min(int(median*math.Exp(spread*rng.NormFloat64())), 250)
 		for range n {
 			t.Parents = append(t.Parents, prompt[len(prompt)-1])
