@@ -19,6 +19,7 @@ import (
 	"github.com/ringcache/ringcache/internal/leasetable"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/lmcache/lm"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/tier/memory"
@@ -126,9 +127,9 @@ func (c Config) checkSegment() (string, error) {
 	case err != nil:
 		return "", c.explainMemory(err)
 	case there:
-		return fmt.Sprintf("the segment %s of %s is in %s, and is taken over", c.Name, formatBytes(c.Size), dir), nil
+		return fmt.Sprintf("the segment %s of %s is in %s, and is taken over", c.Name, sizes.Format(c.Size), dir), nil
 	}
-	return fmt.Sprintf("the segment %s of %s is made in %s", c.Name, formatBytes(c.Size), dir), c.checkRoom()
+	return fmt.Sprintf("the segment %s of %s is made in %s", c.Name, sizes.Format(c.Size), dir), c.checkRoom()
 }
 
 // checkSidecar looks at the sidecar of a segment, which may be what was left of one that is gone.

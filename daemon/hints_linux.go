@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ringcache/ringcache/internal/shmfile"
+	"github.com/ringcache/ringcache/internal/sizes"
 )
 
 // Hints looks at what would let a daemon of this configuration start, and suffer: files that may be open,
@@ -52,7 +53,7 @@ func (c Config) checkRoom() error {
 	}
 	if err != nil {
 		err = fmt.Errorf("size: %s takes %s with leases and tables: %w",
-			formatBytes(c.Size), formatBytes(c.SegmentBytes()), err)
+			sizes.Format(c.Size), sizes.Format(c.SegmentBytes()), err)
 	}
 	return err
 }
@@ -120,7 +121,7 @@ func (c Config) hintFolders(f *findings) {
 	var st unix.Statfs_t
 	if c.Disk != "" && c.DiskSize > 0 && unix.Statfs(c.diskFolder(), &st) == nil {
 		if all := int64(st.Blocks) * int64(st.Bsize); all < c.DiskSize {
-			f.add(slog.LevelWarn, "disk-size", "the file system of %s has %s, less than disk-size: a full disk evicts objects, too, but other programs may need the room", c.diskFolder(), formatBytes(all))
+			f.add(slog.LevelWarn, "disk-size", "the file system of %s has %s, less than disk-size: a full disk evicts objects, too, but other programs may need the room", c.diskFolder(), sizes.Format(all))
 		}
 	}
 }

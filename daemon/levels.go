@@ -17,6 +17,7 @@ import (
 	"github.com/ringcache/ringcache/internal/passwordfile"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
+	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
@@ -187,7 +188,7 @@ func parseQuotas(texts []string) (map[string]int64, []string) {
 			wrong = append(wrong, fmt.Sprintf("%q is not TENANT=SIZE, such as team-a=512MiB", q))
 			continue
 		}
-		n, err := parseBytes(q[i+1:])
+		n, err := sizes.Parse(q[i+1:])
 		_, twice := all[q[:i]]
 		switch {
 		case err != nil:
@@ -296,10 +297,10 @@ func (c Config) explainMemory(err error) error {
 			c.Name, shmfile.SweepCommand(c.Name), err)
 	case errors.Is(err, segment.ErrSize) && size == c.Size:
 		return fmt.Errorf("the segment %s is not as long as a daemon makes one of %s: it was cut short, or something else made it; give another name, or remove the segment with all objects by `%s`: %w",
-			c.Name, formatBytes(size), shmfile.SweepCommand(c.Name), err)
+			c.Name, sizes.Format(size), shmfile.SweepCommand(c.Name), err)
 	case errors.Is(err, segment.ErrSize) && size != 0:
 		return fmt.Errorf("the segment %s has another size, %s: keep it by size: %s, or give another name, or remove the segment with all objects by `%s`: %w",
-			c.Name, formatBytes(size), formatBytes(size), shmfile.SweepCommand(c.Name), err)
+			c.Name, sizes.Format(size), sizes.Format(size), shmfile.SweepCommand(c.Name), err)
 	case errors.Is(err, segment.ErrForeign), errors.Is(err, segment.ErrUnsafe):
 		return fmt.Errorf("%s in the folder of shared memory is no segment that a daemon of this user made: give another name: %w", c.Name, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/ringcache/ringcache/daemon/internal/page"
 	"github.com/ringcache/ringcache/daemon/internal/registry"
 	"github.com/ringcache/ringcache/daemon/internal/tracing"
+	"github.com/ringcache/ringcache/internal/sizes"
 	"github.com/ringcache/ringcache/internal/terminal"
 	shmmemory "github.com/ringcache/ringcache/shmring/memory"
 	"github.com/ringcache/ringcache/tier"
@@ -242,7 +243,7 @@ func (r *runner) serve(ctx context.Context) error {
 	r.phase.Store(phaseServing)
 	r.notify.ready("serving")
 	where := []any{"version", r.o.Version, "socket", r.socket.listeners[0].Addr().String(), "segment", r.config.Name,
-		"size", formatBytes(r.config.Size)}
+		"size", sizes.Format(r.config.Size)}
 	for _, x := range r.config.lower() {
 		where = append(where, x.key, x.place)
 	}

@@ -2,11 +2,12 @@ package daemon
 
 import (
 	"fmt"
-	"math/big"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ringcache/ringcache/internal/sizes"
 )
 
 // setting is one field of Config.
@@ -78,7 +79,7 @@ func (s setting) set(c *Config, texts []string) error {
 		}
 		*v = d
 	case *int64: // all of them are bytes
-		n, err := parseBytes(text)
+		n, err := sizes.Parse(text)
 		if err != nil {
 			return err
 		}
@@ -104,59 +105,10 @@ func (s setting) texts(c Config) []string {
 	case time.Duration:
 		return []string{formatTime(v)}
 	case int64:
-		return []string{formatBytes(v)}
+		return []string{sizes.Format(v)}
 	default:
 		return []string{fmt.Sprint(v)}
 	}
-}
-
-// units of sizes, the largest first: a size is printed in the first one that divides it.
-var units = []struct {
-	name string
-	size int64
-}{
-	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
-	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1}, // only read, as the next ones
-	{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}, // Kubernetes
-	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, // docker --shm-size, mount -o size, truncate
-}
-
-// parseBytes reads a size: a whole number of bytes, or any number with a unit, in capitals or not.
-func parseBytes(text string) (int64, error) {
-	number, unit := text, int64(1)
-	for _, u := range units {
-		if at := len(text) - len(u.name); at >= 0 && strings.EqualFold(text[at:], u.name) {
-			number, unit = text[:at], u.size
-			break
-		}
-	}
-	number = strings.TrimSpace(number)
-	wrong := fmt.Errorf("%q is no size: write it as 512MiB or 4GiB (512M and 4G are the same), or as a whole number of bytes", text)
-	if number == "" || strings.Trim(number, "0123456789.") != "" || len(number) > 30 {
-		return 0, wrong
-	}
-	r, ok := new(big.Rat).SetString(number)
-	if !ok {
-		return 0, wrong
-	}
-	r.Mul(r, new(big.Rat).SetInt64(unit))
-	if !r.IsInt() {
-		return 0, fmt.Errorf("%q is no whole number of bytes", text)
-	}
-	if !r.Num().IsInt64() {
-		return 0, fmt.Errorf("%q is too large", text)
-	}
-	return r.Num().Int64(), nil
-}
-
-// formatBytes is the reverse of parseBytes.
-func formatBytes(n int64) string {
-	for _, u := range units[:4] {
-		if n != 0 && n%u.size == 0 {
-			return strconv.FormatInt(n/u.size, 10) + u.name
-		}
-	}
-	return strconv.FormatInt(n, 10)
 }
 
 // formatTime is a duration without the zeros that Go prints: 5m, not 5m0s.

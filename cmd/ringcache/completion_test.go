@@ -28,7 +28,7 @@ func TestComplete(t *testing.T) {
 		"in":                                    "inspect",
 		"tier ":                                 "ls get verify copy rm",
 		"tier v":                                "verify",
-		"serve ":                                "status check",
+		"serve ":                                "status check plan",
 		"serve --sock":                          "--socket",
 		"serve status --w":                      "--watch",
 		"serve status --sock":                   "--socket",

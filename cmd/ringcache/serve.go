@@ -23,6 +23,7 @@ type serveCommand struct {
 	Run    serveRun    `cmd:"" default:"1" hidden:"" help:"Run the daemon."`
 	Status serveStatus `cmd:"" help:"Show what a running daemon has: levels, leases and who holds them."`
 	Check  serveCheck  `cmd:"" help:"Check the configuration, and whether this machine or container suits it."`
+	Plan   servePlan   `cmd:"" help:"Calculate what many hosts hit, what their links carry, and what is left to compute."`
 }
 
 // Help is the end of ringcache serve --help.

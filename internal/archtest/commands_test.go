@@ -18,6 +18,7 @@ var runBy = map[string][2]string{
 	"docs/commands.md":            {"cmd/ringcache/commands_page_test.go", "TestCommandsPage"},
 	"docs/daemon.md":              {"daemon/page_test.go", "TestServerAnswersThePage"},
 	"docs/embedding.md":           {"examples/pages_test.go", "TestEmbeddingPage"},
+	"docs/scale.md":               {"cmd/ringcache/serve_plan_test.go", "TestScalePage"},
 	"docs/test-your-own-ring.md":  {"examples/pages_test.go", "TestRingPageBlocks"},
 	"docs/tiers.md":               {"examples/pages_test.go", "TestTiersPage"},
 	"docs/tutorials/first-hit.md": {"interop/e2e/tutorial_test.go", "TestTutorialFirstHit"},

@@ -1,4 +1,4 @@
-// Package sizes writes numbers of bytes as people read them.
+// Package sizes writes numbers of bytes as people read them, and reads them as people write them.
 package sizes
 
 import "fmt"
