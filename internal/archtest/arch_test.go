@@ -35,6 +35,7 @@ var floors = [][]string{
 	{"internal/lossypair"}, // for tests of lrusync with two processes, and for internal/soak
 	{"tier"},
 	{"tier/memory", "tier/disk", "tier/redis", "encoder/safetensors"},
+	{"tier/folder"}, // the layouts of its files are those of tier/disk
 	{"inspect"},
 	{"tier/internal/volume"}, // a program
 	{"encoder"},

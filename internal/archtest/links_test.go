@@ -72,6 +72,7 @@ var (
 		"tier":                   nil,
 		"tier/memory":            system,
 		"tier/disk":              system,
+		"tier/folder":            system,
 		"tier/redis":             redis,
 		"inspect":                msgpack,
 		"encoder":                msgpack,

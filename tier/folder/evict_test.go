@@ -258,7 +258,7 @@ func TestSearchedOnce(t *testing.T) {
 // a client of NFS has removed.
 func TestLeftovers(t *testing.T) {
 	dir := t.TempDir()
-	l := still(t, dir, Options{Capacity: 1, MinAge: time.Hour})
+	l := still(t, dir, Options{Capacity: 1 << 20, MinAge: time.Hour})
 	o, b := testObject(3)
 	require.NoError(t, putOne(l, o, b))
 	shard := filepath.Dir(pathIn(t, l, dir, o.Key))
@@ -291,7 +291,7 @@ func TestFull(t *testing.T) {
 	}
 	require.NoError(t, l.cleanUp(t.Context()))
 	require.Zero(t, l.Usage().Evicted, "no Capacity, and room")
-	l.evictor.full()
+	l.evictor.isFull.Store(true)
 	require.NoError(t, l.cleanUp(t.Context()))
 	require.Positive(t, l.Usage().Evicted)
 	require.False(t, l.evictor.isFull.Load())
