@@ -1,6 +1,7 @@
 // Package tier keeps objects, which are bytes by key, in levels: memory, disk, Redis.
 //
-// A [Level] is one of them. Package tier/memory is a shared segment, tier/disk a folder, tier/redis a server.
+// A [Level] is one of them. Package tier/memory is a shared segment, tier/disk a folder, tier/folder
+// a folder that several hosts share, tier/redis a server.
 // All of them pass the tests of package fuzz/tiertest, which a level of your own can run, too.
 //
 // A [Store] puts levels above each other: a [MemoryLevel], in which other processes read and write in place,

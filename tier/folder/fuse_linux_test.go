@@ -36,7 +36,7 @@ func mount(t testing.TB, backing string, believed, skew time.Duration) *server {
 	o := &fs.Options{EntryTimeout: &believed, AttrTimeout: &believed, NegativeTimeout: &believed}
 	o.DirectMount = true
 	o.DisabledCapabilities = fuse.CAP_PASSTHROUGH // reads and writes come by here
-	o.DisableReadDirPlus = true // it would hand out attributes without the skew
+	o.DisableReadDirPlus = true                   // it would hand out attributes without the skew
 	s := &server{RawFileSystem: fs.NewNodeFS(root, o), dir: t.TempDir(), skew: skew}
 	m, err := fuse.NewServer(s, s.dir, &o.MountOptions)
 	if err != nil {
@@ -166,6 +166,11 @@ func (s *server) Write(c <-chan struct{}, in *fuse.WriteIn, b []byte) (uint32, f
 		return 0, st
 	}
 	return s.RawFileSystem.Write(c, in, b)
+}
+
+// Writev has the library call Write.
+func (*server) Writev(<-chan struct{}, *fuse.WriteIn, [][]byte) (uint32, fuse.Status) {
+	return 0, fuse.ENOSYS
 }
 
 func (s *server) Fsync(c <-chan struct{}, in *fuse.FsyncIn) fuse.Status {

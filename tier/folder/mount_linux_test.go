@@ -158,6 +158,7 @@ func TestHangsInEveryCall(t *testing.T) {
 				}
 			}
 			_ = l.Ping(t.Context())
+			require.Positive(t, s.hung(), "the call is made")
 			s.failWith(nil)
 			s.answer()
 			require.Eventually(t, func() bool {
