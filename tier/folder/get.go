@@ -161,6 +161,8 @@ func (o *op) find(path string, k tier.Key, n int64, tried *bool) (opened, error)
 	switch {
 	case errors.Is(err, tier.ErrCorrupt):
 		return opened{}, o.missDamaged(path, found.fresh, err)
+	case errors.Is(err, tier.ErrNotFound) && o.l.writing.has(k):
+		return opened{}, tier.ErrPending
 	case err == nil && found.head.Object.Key != k:
 		return opened{}, fmt.Errorf("%w: the file %s has the object of another key", tier.ErrNotFound, path)
 	}
@@ -190,9 +192,6 @@ func (l *Level) stat(ctx context.Context, k tier.Key) (tier.Object, error) {
 	path, err := l.pathOf(k)
 	if err != nil {
 		return tier.Object{}, err
-	}
-	if l.writing.has(k) {
-		return tier.Object{}, tier.ErrPending
 	}
 	o, err := l.begin(ctx)
 	if err != nil {
@@ -227,9 +226,6 @@ func (l *Level) get(ctx context.Context, g *tier.Get) error {
 	path, err := l.pathOf(g.Key)
 	if err != nil {
 		return err
-	}
-	if l.writing.has(g.Key) {
-		return tier.ErrPending
 	}
 	o, err := l.begin(ctx)
 	if err != nil {

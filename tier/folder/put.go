@@ -107,17 +107,19 @@ func (c *putCall) write(p *tier.Put) (*written, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !c.l.writing.add(p.Object.Key, c) {
-		return nil, tier.ErrPending
-	}
+	// Before the look: if another call has claimed the object and it is not there, that call is still writing.
+	claimed := c.l.writing.add(p.Object.Key, c)
 	o, err := c.l.begin(c.ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer o.end()
 	there, err := o.renew(path, p.Object.Key)
-	if err != nil || there {
+	switch {
+	case err != nil || there:
 		return nil, err
+	case !claimed:
+		return nil, tier.ErrPending
 	}
 	o.closeFile()
 	if err := o.fill(p); err != nil {
@@ -358,7 +360,10 @@ func (l *Level) delete(ctx context.Context, k tier.Key) error {
 	}
 	defer o.end()
 	var tried bool
-	if _, err := o.find(path, k, headBytes, &tried); err != nil {
+	switch _, err := o.find(path, k, headBytes, &tried); {
+	case errors.Is(err, tier.ErrPending): // its file has no name yet
+		return tier.ErrNotFound
+	case err != nil:
 		return err
 	}
 	o.closeFile()
