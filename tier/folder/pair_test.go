@@ -21,13 +21,17 @@ func (p *pair) next() *Level { return p.levels[p.calls.Add(1)%2] }
 
 func (p *pair) Name() string { return p.levels[0].Name() }
 
-func (p *pair) Stat(ctx context.Context, keys []tier.Key) []tier.Found { return p.next().Stat(ctx, keys) }
+func (p *pair) Stat(ctx context.Context, keys []tier.Key) []tier.Found {
+	return p.next().Stat(ctx, keys)
+}
 
 func (p *pair) Get(ctx context.Context, gets []tier.Get) { p.next().Get(ctx, gets) }
 
 func (p *pair) Put(ctx context.Context, puts []tier.Put) { p.next().Put(ctx, puts) }
 
-func (p *pair) Delete(ctx context.Context, keys []tier.Key) []error { return p.next().Delete(ctx, keys) }
+func (p *pair) Delete(ctx context.Context, keys []tier.Key) []error {
+	return p.next().Delete(ctx, keys)
+}
 
 func (p *pair) List(ctx context.Context, space string) iter.Seq2[tier.Object, error] {
 	return p.next().List(ctx, space)

@@ -343,9 +343,9 @@ func (l *Level) Delete(ctx context.Context, keys []tier.Key) []error {
 		return errs
 	}
 	defer leave()
-	slots.Each(len(keys), l.o.Workers, func(i int) {
-		errs[i] = l.explain("deleting", keys[i], l.delete(ctx, keys[i]))
-	})
+	for i, k := range keys { // in order: a key that is there twice is gone the second time
+		errs[i] = l.explain("deleting", k, l.delete(ctx, k))
+	}
 	return errs
 }
 
