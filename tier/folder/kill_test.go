@@ -131,10 +131,9 @@ type killed struct {
 	t   *testing.T
 	dir string
 
-	mu      sync.Mutex
-	put     [killNames]time.Time // when a child said that it had put the object last; zero if it may have been deleted
-	running int
-	puts    int
+	mu   sync.Mutex
+	put  [killNames]time.Time // when a child said that it had put the object last; zero if it may have been deleted
+	puts int
 }
 
 // start starts a child, which runs until kill, or kills itself.

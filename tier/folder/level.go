@@ -141,7 +141,7 @@ func (l *Level) refresh(ctx context.Context) error {
 			return nil
 		}
 		if how != prepare && !isAway(err) && !isStale(err) { // such as a full file system, or one that is only read
-			modified, err = time.Time{}, nil
+			modified = time.Time{}
 			return nil
 		}
 		return errors.Join(err, o.t.Close())
