@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 
+	"github.com/ringcache/ringcache/internal/remotemetadata"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -13,17 +14,12 @@ import (
 const (
 	lmcacheLength = 0  // bytes of the tensor
 	lmcacheFormat = 4  // 7 for outputs of encoders
-	lmcacheDType  = 8  // index of lmcacheTypes
+	lmcacheDType  = 8  // its number
 	lmcacheShape  = 12 // four dimensions: tokens, width, 0, 0
 	lmcacheSize   = 28
 
 	lmcacheEncoder = 7
 )
-
-// lmcacheTypes are LMCache's numbers of dtypes. It reads 1 as well, and writes 2.
-// The first is none: no tensor has it.
-var lmcacheTypes = [...]serde.DType{"", "float16", "float16", "bfloat16", "float32", "float64", "uint8",
-	"float8_e4m3fn", "float8_e5m2"}
 
 // LMCache returns the note of the same tensor in the layout of LMCache's Redis connector, which keeps outputs
 // of encoders with two dimensions, tokens and width. Others, dtypes that LMCache has no number for, empty
@@ -33,19 +29,17 @@ func (n Note) LMCache() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := len(lmcacheTypes) - 1; i > 0; i-- {
-		if lmcacheTypes[i] != n.DType || len(n.Shape) != 2 || size == 0 || size > math.MaxInt32 {
-			continue
-		}
-		b := make([]byte, lmcacheSize)
-		binary.LittleEndian.PutUint32(b[lmcacheLength:], uint32(size))
-		binary.LittleEndian.PutUint32(b[lmcacheFormat:], lmcacheEncoder)
-		binary.LittleEndian.PutUint32(b[lmcacheDType:], uint32(i))
-		binary.LittleEndian.PutUint32(b[lmcacheShape:], uint32(n.Shape[0]))
-		binary.LittleEndian.PutUint32(b[lmcacheShape+4:], uint32(n.Shape[1]))
-		return b, nil
+	number := remotemetadata.Number(string(n.DType))
+	if number == 0 || len(n.Shape) != 2 || size == 0 || size > math.MaxInt32 {
+		return nil, fmt.Errorf("encoder: LMCache has no output of an encoder of %v: %w", n, fs.ErrInvalid)
 	}
-	return nil, fmt.Errorf("encoder: LMCache has no output of an encoder of %v: %w", n, fs.ErrInvalid)
+	b := make([]byte, lmcacheSize)
+	binary.LittleEndian.PutUint32(b[lmcacheLength:], uint32(size))
+	binary.LittleEndian.PutUint32(b[lmcacheFormat:], lmcacheEncoder)
+	binary.LittleEndian.PutUint32(b[lmcacheDType:], uint32(number))
+	binary.LittleEndian.PutUint32(b[lmcacheShape:], uint32(n.Shape[0]))
+	binary.LittleEndian.PutUint32(b[lmcacheShape+4:], uint32(n.Shape[1]))
+	return b, nil
 }
 
 // ParseLMCacheNote is the reverse of LMCache. What is no note of one output of an encoder is an fs.ErrInvalid.
@@ -55,16 +49,17 @@ func ParseLMCacheNote(b []byte) (Note, error) {
 			lmcacheSize, len(b), fs.ErrInvalid)
 	}
 	number := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
-	dtype, tokens, width := number(lmcacheDType), number(lmcacheShape), number(lmcacheShape+4)
+	dtype := serde.DType(remotemetadata.DType(number(lmcacheDType)))
+	tokens, width := number(lmcacheShape), number(lmcacheShape+4)
 	switch {
 	case number(lmcacheFormat) != lmcacheEncoder:
 		return Note{}, fmt.Errorf("encoder: LMCache's note is of the format %d, not of an output of an encoder: %w",
 			number(lmcacheFormat), fs.ErrInvalid)
-	case dtype >= uint32(len(lmcacheTypes)) || max(tokens, width) > math.MaxInt32 || number(lmcacheShape+8) != 0 ||
+	case dtype == "" || max(tokens, width) > math.MaxInt32 || number(lmcacheShape+8) != 0 ||
 		number(lmcacheShape+12) != 0:
 		return Note{}, fmt.Errorf("encoder: LMCache's note % x is of no output of an encoder: %w", b, fs.ErrInvalid)
 	}
-	n := Note{DType: lmcacheTypes[dtype], Shape: []int{int(tokens), int(width)}}
+	n := Note{DType: dtype, Shape: []int{int(tokens), int(width)}}
 	if size, err := n.Size(); err != nil || size == 0 || size != int64(number(lmcacheLength)) || size > math.MaxInt32 {
 		return Note{}, fmt.Errorf("encoder: LMCache's note is of %v and %d bytes: %w",
 			n, number(lmcacheLength), fs.ErrInvalid)

@@ -80,8 +80,7 @@ func (d *decoder) tensorOf(n int) (*Tensor, error) {
 	}
 	dt, ok := lookupDType(name)
 	if !ok {
-		return nil, &codec.UnsupportedError{Text: fmt.Sprintf("serde: tensor has the dtype %.64q, which this library does not know; "+
-			"ask for a dtype of torch 2.14 or update the library", name)}
+		return nil, codec.UnknownDType(name)
 	}
 	t := &d.mem.tensors.take(1)[0]
 	t.DType = dt

@@ -48,6 +48,12 @@ func (e *UnsupportedError) Error() string { return e.Text }
 // Unwrap returns [ErrUnsupported].
 func (e *UnsupportedError) Unwrap() error { return ErrUnsupported }
 
+// UnknownDType refuses a tensor by the name of its dtype.
+func UnknownDType(name []byte) error {
+	return &UnsupportedError{fmt.Sprintf("serde: tensor has the dtype %.64q, which this library does not know; "+
+		"ask for a dtype of torch 2.14 or update the library", name)}
+}
+
 // InvalidError reports which part of a value can't be encoded, and why. It wraps
 // [ErrInvalid].
 type InvalidError struct{ What, Problem string }

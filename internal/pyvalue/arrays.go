@@ -50,8 +50,7 @@ func ReadTensor(d *codec.Decoder) (*serde.Tensor, error) {
 	}
 	dtype, known := torchDType(string(name))
 	if !known {
-		return nil, &codec.UnsupportedError{Text: fmt.Sprintf("serde: tensor has the dtype %.64q, which this library does not know; "+
-			"ask for a dtype of torch 2.14 or update the library", name)}
+		return nil, codec.UnknownDType(name)
 	}
 	t := &serde.Tensor{DType: dtype}
 	if t.Shape, t.Data, err = d.Tensor(dtype.ItemSize()); err != nil {

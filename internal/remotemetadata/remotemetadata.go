@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/ringcache/ringcache/internal/torchdtype"
 )
@@ -23,11 +22,7 @@ const (
 	Max       = Fixed + PerGroup*MaxGroups
 )
 
-// Numbers of LMCache's tables of formats and dtypes.
-const (
-	maxFormat = 8
-	maxDType  = 8
-)
+const maxFormat = 8 // of LMCache's table of formats
 
 // Check reports what keeps b from being a RemoteMetadata.
 func Check(b []byte) error {
@@ -41,17 +36,36 @@ func Check(b []byte) error {
 }
 
 // dtypes are torch's names of LMCache's numbers. It reads 1 as well, and writes 2; 0 is none.
-var dtypes = [maxDType + 1]string{
-	2: "float16", 3: "bfloat16", 4: "float32", 5: "float64", 6: "uint8", 7: "float8_e4m3fn", 8: "float8_e5m2",
+var dtypes = [...]string{
+	1: "float16", 2: "float16", 3: "bfloat16", 4: "float32", 5: "float64", 6: "uint8", 7: "float8_e4m3fn",
+	8: "float8_e5m2",
+}
+
+// Number returns the number that LMCache writes for the dtype with torch's name, 0 if it has none.
+func Number(dtype string) int {
+	for i := len(dtypes) - 1; i > 0; i-- {
+		if dtypes[i] == dtype {
+			return i
+		}
+	}
+	return 0
+}
+
+// DType returns torch's name of the dtype that LMCache reads from a number, "" if there is none.
+func DType(number uint32) string {
+	if number >= uint32(len(dtypes)) {
+		return ""
+	}
+	return dtypes[number]
 }
 
 // AppendOne appends the RemoteMetadata of one group of tensors: the format, torch's name of the dtype, and up
 // to four dimensions. dtypes that LMCache has no number for, and tensors without elements or of 2 GiB or
 // more, are refused.
 func AppendOne(dst []byte, format int, dtype string, shape ...int) ([]byte, error) {
-	number := slices.Index(dtypes[:], dtype)
+	number := Number(dtype)
 	known := torchdtype.Find(dtype)
-	if dtype == "" || number < 0 || known == nil {
+	if number == 0 || known == nil {
 		return nil, fmt.Errorf("LMCache has no number for the dtype %q", dtype)
 	}
 	if format < 0 || format > maxFormat || len(shape) < 1 || len(shape) > 4 {
@@ -81,7 +95,7 @@ func CheckStrictly(b []byte) error {
 		return fmt.Errorf("the format is %d", f)
 	}
 	for at := Fixed; at < len(b); at += PerGroup {
-		if d := word(b, at); d < 0 || d > maxDType {
+		if d := word(b, at); d < 0 || d >= int64(len(dtypes)) {
 			return fmt.Errorf("a dtype is %d", d)
 		}
 		for i := 1; i <= 4; i++ {

@@ -42,7 +42,7 @@ func released(t *testing.T, versions ...string) map[string]string {
 		in("git", "commit", "-q", "-m", v)
 		in("git", "tag", v)
 		programs[v] = filepath.Join(out, v)
-		in("go", "build", "-trimpath", "-o", programs[v], "./cmd/ringcache")
+		in("go", "build", "-trimpath", "-buildvcs=true", "-o", programs[v], "./cmd/ringcache")
 	}
 	return programs
 }
