@@ -38,7 +38,8 @@ type killOrder struct {
 	Nth   int    // and at which time it comes there
 }
 
-const killNames = 40
+// killNames are so many that most objects get old before they are put again.
+const killNames = 400
 
 // killOptions make every search evict, and all that is old goes. MinAge is long enough for a machine that is busy: the
 // test looks at an object within that time, or not at all.
@@ -194,9 +195,12 @@ func (k *killed) verify(l *Level) (checked int) {
 	k.mu.Unlock()
 	age := l.o.MinAge
 	for i := range killNames {
+		late := time.Since(put[i]) > age/2 // it may become old while the test looks
+		if (put[i].IsZero() || late) && i%20 != 0 {
+			continue
+		}
 		object, b := testObject(i)
 		got, err := getOne(l, object.Key)
-		late := time.Since(put[i]) > age/2 // since then it may have become old while the test looked
 		switch {
 		case err == nil:
 			require.True(t, bytes.Equal(b, got), "object %d", i)
