@@ -10,6 +10,7 @@
 # make image       the daemon's container image as dist/ringcache.oci.tar, by docker buildx
 # make test-dist   make dist twice, in two clones with a tag of their own: every file is the same; and go install of that tag
 # make test-install  the wheels on a machine with nothing but Python: install, serve, a hit, top; on musl, too; ENGINE=1 with a vLLM engine
+# make test-upgrade  daemons and packages of two versions, from two wheels: one takes the place of the other under load, and nothing is lost
 # make test-arm64  a part of the core's tests as arm64 programs, under emulation (fetches qemu)
 # make test-vllm   the interop suite against the real vLLM (makes its environment, 6 GB)
 # make test-lmcache  LMCache's own tools and clients (lm://, Redis's protocol) against the daemon, its engine, look-up,
@@ -61,7 +62,7 @@ BROWSER_ARGS ?=
 ENGINE ?=
 comma := ,
 
-.PHONY: all build wheel dist image test-dist test-install demo test test-go test-python test-pythons test-arm64 lint test-vllm test-lmcache test-deploy test-browser e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover pictures docs
+.PHONY: all build wheel dist image test-dist test-install test-upgrade demo test test-go test-python test-pythons test-arm64 lint test-vllm test-lmcache test-deploy test-browser e2e bench bench-smoke bench-gpu bench-frontend fuzz fuzz-vllm soak attack stress mutate cover pictures docs
 
 all: build
 
@@ -91,6 +92,9 @@ test-dist:
 
 test-install:
 	scripts/test-install.sh $(if $(ENGINE),--engine)
+
+test-upgrade:
+	scripts/test-upgrade.sh
 
 # The interpreter has what the workers import; with PEER=vllm that is the real vLLM.
 demo:

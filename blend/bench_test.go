@@ -2,6 +2,7 @@ package blend_test
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -16,9 +17,9 @@ import (
 // BenchmarkMove moves a chunk of 1,000 tokens of models with 7 billion weights: 32 layers, heads of 128
 // elements, 8 heads of keys (Mistral) or 32 (Llama 2). Moving and copying the same bytes take turns.
 //
-// Other programs only make times longer, so the shortest time of each counts: with one goroutine of each layer,
-// which takes about a millisecond, so that some go through without an interruption on a busy machine, too; with
-// more of all layers.
+// Other programs only make times longer, so the shortest time of each counts. It is taken of as many layers at
+// once as there are goroutines, with 32 heads of a quarter of the tokens: that takes about a millisecond, so
+// that some go through without an interruption on a busy machine, too.
 func BenchmarkMove(b *testing.B) {
 	for _, heads := range []int{8, 32} {
 		for _, d := range []rope.DType{rope.BF16, rope.F16, rope.F32} {
@@ -38,30 +39,32 @@ func benchmarkMove(b *testing.B, shape blend.Shape, workers int) {
 	const tokens = 1000
 	table, err := rope.New(rope.Config{HeadDim: shape.HeadDim})
 	require.NoError(b, err)
-	chunk, err := blend.New(shape, tokens)
-	require.NoError(b, err)
-	for i := range chunk.Bytes {
-		chunk.Bytes[i] = byte(i*7) & 63 // finite numbers of every dtype
+	type part struct {
+		dst, chunk blend.KV
+		moves      []*blend.Move
 	}
-	dst, err := blend.New(shape, tokens)
-	require.NoError(b, err)
-	move, err := blend.NewMove(table, dst, 0, blend.Chunk{KV: chunk, Position: 777})
-	require.NoError(b, err)
+	var parts []part
+	pieces := shape.Heads / 8
+	for from := 0; from < shape.Layers*pieces; from += workers {
+		layers := shape
+		layers.Layers = min(workers, shape.Layers*pieces-from)
+		chunk, err := blend.New(layers, tokens/pieces)
+		require.NoError(b, err)
+		for i := range chunk.Bytes {
+			chunk.Bytes[i] = byte(i*7) & 63 // finite numbers of every dtype
+		}
+		dst, err := blend.New(layers, tokens/pieces)
+		require.NoError(b, err)
+		move, err := blend.NewMove(table, dst, 0, blend.Chunk{KV: chunk, Position: 777})
+		require.NoError(b, err)
+		parts = append(parts, part{dst, chunk, []*blend.Move{move}})
+	}
 	copying, moving := times{}, times{}
 	for b.Loop() {
-		if workers > 1 {
-			copying.take(0, func() { copyLayers(dst, chunk, workers) })
-			moving.take(0, func() {
-				if err := blend.MoveAll([]*blend.Move{move}, workers); err != nil {
-					b.Fatal(err)
-				}
-			})
-			continue
-		}
-		for layer := range shape.Layers {
-			copying.take(layer, func() { copyLayer(dst, chunk, layer) })
-			moving.take(layer, func() {
-				if err := move.Layer(layer); err != nil {
+		for i, p := range parts {
+			copying.take(i, func() { copyLayers(p.dst, p.chunk, workers) })
+			moving.take(i, func() {
+				if err := blend.MoveAll(p.moves, workers); err != nil {
 					b.Fatal(err)
 				}
 			})
@@ -72,6 +75,20 @@ func benchmarkMove(b *testing.B, shape blend.Shape, workers int) {
 	b.ReportMetric(size/1e9/copying.seconds(), "copy-GB/s")
 	b.ReportMetric(copying.seconds()/moving.seconds(), "of-copy")
 	b.ReportMetric(moving.seconds()*1e3, "ms/1000-tokens")
+	reportLoad(b)
+}
+
+// reportLoad adds how many processes of the machine wanted a processor in the minute before, to be shown
+// beside speeds.
+func reportLoad(b *testing.B) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return // not Linux
+	}
+	var load float64
+	_, err = fmt.Sscan(string(text), &load)
+	require.NoError(b, err)
+	b.ReportMetric(load, "load")
 }
 
 // times are the shortest ones of parts.
@@ -99,16 +116,12 @@ func copyLayers(dst, src blend.KV, workers int) {
 	for w := range workers {
 		wg.Go(func() {
 			for layer := w; layer < dst.Layers; layer += workers {
-				copyLayer(dst, src, layer)
+				copy(dst.Values(layer), src.Values(layer))
+				copy(dst.Keys(layer), src.Keys(layer))
 			}
 		})
 	}
 	wg.Wait()
-}
-
-func copyLayer(dst, src blend.KV, layer int) {
-	copy(dst.Values(layer), src.Values(layer))
-	copy(dst.Keys(layer), src.Keys(layer))
 }
 
 // BenchmarkReplace writes 15 % of the rows of a layer, every seventh of them, over what is there.
@@ -132,7 +145,9 @@ func BenchmarkReplace(b *testing.B) {
 		})
 	}
 	b.ReportMetric(float64(len(fresh))/1e9/replacing.seconds(), "GB/s")
+	b.ReportMetric(float64(len(fresh))/1e9/copying.seconds(), "copy-GB/s")
 	b.ReportMetric(copying.seconds()/replacing.seconds(), "of-copy")
+	reportLoad(b)
 }
 
 // BenchmarkDeviation compares the keys of a layer.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,7 +32,8 @@ func (c Config) Check(ctx context.Context) []Finding {
 	var f findings
 	look := func(key string, check func() (string, error)) {
 		switch text, err := check(); {
-		case errors.Is(err, errNoAnswer), errors.Is(err, errFolderAway), errors.Is(err, errNoSource), errors.Is(err, lmcache.ErrState):
+		case errors.Is(err, errNoAnswer), errors.Is(err, errFolderAway), errors.Is(err, errNoSource),
+			errors.Is(err, lmcache.ErrState), errors.Is(err, errCertificateTime):
 			f.add(slog.LevelWarn, key, "%v", err)
 		case err != nil:
 			f.add(slog.LevelError, key, "%v", err)
@@ -84,8 +86,18 @@ func (c Config) Check(ctx context.Context) []Finding {
 		if keys, _ := c.httpKeys(); len(keys) > 0 { // they are validated
 			text += fmt.Sprintf(", and one of %d keys opens it", len(keys))
 		}
-		return text, l.Close()
+		if encrypted, _ := c.httpTLS(); encrypted != nil { // validated, too
+			text += ", by TLS"
+			if encrypted.ClientCAs != nil {
+				text += " with a certificate of the client"
+			}
+			err = checkCertificate(encrypted, time.Now())
+		}
+		return text, errors.Join(err, l.Close())
 	})
+	if c.PProf != "" {
+		look("pprof", func() (string, error) { return checkAddress(ctx, "pprof", "tcp", c.PProf) })
+	}
 	return append(f, c.Hints()...)
 }
 
@@ -172,6 +184,20 @@ func checkLMFrom(ctx context.Context, address string) (string, error) {
 		return "", fmt.Errorf("%w: lm:// at %s: %w", errNoSource, address, err)
 	}
 	return "lm:// at " + address + " answers", nil
+}
+
+// errCertificateTime is of a certificate with which the daemon starts, and which clients refuse.
+var errCertificateTime = errors.New(
+	"http-cert: clients refuse this certificate: renew it, and the daemon reads it by itself")
+
+// checkCertificate looks at the time of the certificate of HTTP.
+func checkCertificate(c *tls.Config, now time.Time) error {
+	leaf := c.Certificates[0].Leaf
+	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
+		return fmt.Errorf("%w: it is for the time from %s to %s", errCertificateTime,
+			leaf.NotBefore.Format(time.RFC3339), leaf.NotAfter.Format(time.RFC3339))
+	}
+	return nil
 }
 
 // checkAddress looks at an address of a unix socket or of TCP. key is the setting.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -113,6 +114,9 @@ func TestServeCheckFindsWhatFails(t *testing.T) {
 		"socket whose folder is none": {change: func(c *Config) { c.Socket = file + "/s" }, key: "socket", text: "folder of the socket"},
 		"http is taken":               {change: func(c *Config) { c.HTTP = taken.Addr().String() }, key: "http", text: "give another address by http, or off"},
 		"http of another machine":     {change: func(c *Config) { c.HTTP, c.HTTPAny = "192.0.2.1:80", true }, key: "http", text: "192.0.2.1:80"},
+		"http by TLS":                 {change: newAuthority(t).encrypt},
+		"profiles":                    {change: func(c *Config) { c.PProf = "127.0.0.1:0" }},
+		"pprof is taken":              {change: func(c *Config) { c.PProf = taken.Addr().String() }, key: "pprof", text: "give another address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if v.skipped {
@@ -121,7 +125,16 @@ func TestServeCheckFindsWhatFails(t *testing.T) {
 			c := testConfig(t)
 			c.Socket = filepath.Join(filepath.Dir(c.Socket), "s")
 			v.change(&c)
-			folders := []string{t.TempDir(), filepath.Dir(file), closed, served.config.ShmDir, served.config.Disk, filepath.Dir(served.config.Socket), left.ShmDir, left.Disk}
+			folders := []string{
+				t.TempDir(),
+				filepath.Dir(file),
+				closed,
+				served.config.ShmDir,
+				served.config.Disk,
+				filepath.Dir(served.config.Socket),
+				left.ShmDir,
+				left.Disk,
+			}
 			if _, err := os.Stat(c.ShmDir); err == nil {
 				folders = append(folders, c.ShmDir)
 			}
@@ -158,6 +171,24 @@ func TestServeCheckFindsWhatFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestServeCheckOfCertificates: what HTTP asks for is said, and a certificate that clients refuse is a warning.
+func TestServeCheckOfCertificates(t *testing.T) {
+	a := newAuthority(t)
+	c := testConfig(t)
+	a.encrypt(&c)
+	c.HTTPClientCA = write(t, a.pem())
+	require.NoError(t, c.Validate())
+	found := about(c.Check(t.Context()), "http")[0]
+	require.Equal(t, slog.LevelInfo, found.Level)
+	require.Contains(t, found.Text, "is free, by TLS with a certificate of the client")
+	cert, key := a.sign("daemon", time.Now().Add(-time.Minute))
+	c.HTTPCert, c.HTTPCertKey = write(t, cert), write(t, key)
+	require.NoError(t, c.Validate(), "the daemon starts")
+	found = about(c.Check(t.Context()), "http")[0]
+	require.Equal(t, slog.LevelWarn, found.Level)
+	require.Contains(t, found.Text, "clients refuse this certificate: renew it")
 }
 
 // TestServeCheckOfARedisThatIsAway: the daemon starts without it, so it is a warning.

@@ -55,10 +55,13 @@ type Config struct {
 	respPassword     secret   // of LMCACHE_RESP_PASSWORD, without the file
 	ValuesAny        bool     `name:"values-any" default:"false" help:"Allow addresses for lm and resp that other machines reach. lm has no password, and nothing is encrypted."`
 
-	HTTP        string   `name:"http" default:"127.0.0.1:9401" placeholder:"HOST:PORT" help:"Address for /healthz, /readyz, /metrics and /page/, and with lmcache for paths of lmcache server, or off."`
-	HTTPAny     bool     `name:"http-any" default:"false" help:"Allow an address for HTTP that other machines reach. Nothing is encrypted."`
-	HTTPKeyFile []string `name:"http-key-file" placeholder:"FILE" help:"Files with a key each, of which HTTP asks for one, but for /, /healthcheck, /healthz and /readyz."`
-	httpKey     secret   // one more, of LMCACHE_API_KEY
+	HTTP         string   `name:"http" default:"127.0.0.1:9401" placeholder:"HOST:PORT" help:"Address for /healthz, /readyz, /metrics and /page/, and with lmcache for paths of lmcache server, or off."`
+	HTTPAny      bool     `name:"http-any" default:"false" help:"Allow an address for HTTP that other machines reach. Without http-cert nothing is encrypted."`
+	HTTPKeyFile  []string `name:"http-key-file" placeholder:"FILE" help:"Files with a key each, of which HTTP asks for one, but for /, /healthcheck, /healthz and /readyz."`
+	httpKey      secret   // one more, of LMCACHE_API_KEY
+	HTTPCert     string   `name:"http-cert" placeholder:"FILE" help:"Certificate of HTTP as PEM, with those between it and its authority: HTTP is by TLS then. Read again when it changes."`
+	HTTPCertKey  string   `name:"http-cert-key" placeholder:"FILE" help:"Private key of http-cert, as PEM."`
+	HTTPClientCA string   `name:"http-client-ca" placeholder:"FILE" help:"Authorities as PEM: HTTP asks clients for a certificate of one of them (mTLS), but for /, /healthcheck, /healthz and /readyz."`
 
 	OTLP      string `name:"otlp" placeholder:"URL" help:"Collector of OpenTelemetry that gets spans by OTLP, such as http://127.0.0.1:4318. Without it none are made."`
 	OTLPOneIn int    `name:"otlp-one-in" default:"100" placeholder:"N" help:"Of requests without a trace context of their caller, one in so many is traced; 1 is each."`

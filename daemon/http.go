@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -49,6 +50,10 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 	if err != nil {
 		return w, errors.Join(fmt.Errorf("http-key-file: %w", err), l.Close())
 	}
+	encrypted, err := newRenewed(r.config, r.log)
+	if err != nil {
+		return w, errors.Join(err, l.Close())
+	}
 	w.server = &http.Server{
 		Handler:           r.handler(keys),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -58,11 +63,19 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if t, ok := c.(*tls.Conn); ok {
+				c = t.NetConn()
+			}
 			return context.WithValue(ctx, connKey{}, c)
 		},
 	}
 	w.served = make(chan error, 1)
-	bounded := newBounded(l, r.config.files().http) // a reload writes to the configuration
+	var bounded net.Listener = newBounded(l, r.config.files().http) // a reload writes to the configuration
+	at := []any{"address", w.addr}
+	if encrypted != nil {
+		bounded = tls.NewListener(bounded, encrypted.server())
+		at = append(at, "tls", true, "client-certificates", r.config.HTTPClientCA != "")
+	}
 	go func() { w.served <- w.server.Serve(bounded) }()
 	looking, stop := context.WithCancel(context.WithoutCancel(ctx)) // until all is closed
 	w.page.stop, w.page.done = stop, make(chan struct{})
@@ -70,7 +83,7 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 		defer close(w.page.done)
 		r.page.Run(looking)
 	}()
-	r.log.Info("HTTP", "address", w.addr)
+	r.log.Info("HTTP", at...)
 	return w, nil
 }
 
@@ -103,9 +116,10 @@ func (w *web) close() error {
 	return w.err
 }
 
-// handler answers a few paths, all but probes only to those who have one of the keys, if there are any. An
-// answer is whole before its first byte is sent, so that a client that takes it slowly has nothing but its
-// connection, and one that goes away is no error in the log. The stream of the page alone is sent as it comes.
+// handler answers a few paths, all but probes only to those who have one of the keys, if there are any, and a
+// certificate, if those of clients are asked for. An answer is whole before its first byte is sent, so that a
+// client that takes it slowly has nothing but its connection, and one that goes away is no error in the log. The
+// stream of the page alone is sent as it comes.
 func (r *runner) handler(keys []secret) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -137,10 +151,15 @@ func (r *runner) handler(keys []secret) http.Handler {
 	} else {
 		mux.HandleFunc("GET /{$}", toPage(http.NotFound))
 	}
-	looks := r.page.Handler(len(keys) > 0)
+	guarded := len(keys) > 0 || r.config.HTTPCert != "" // by TLS no website can have its own name lead here
+	looks := r.page.Handler(guarded)
 	mux.Handle("/page", looks)
 	mux.Handle(page.Path, looks)
-	guarded, stream := traceHTTP(r.tracer, withKeys(keys, mux)), withKeys(keys, r.page.Stream(len(keys) > 0))
+	answers, stream := withKeys(keys, mux), withKeys(keys, r.page.Stream(guarded))
+	if r.config.HTTPClientCA != "" {
+		answers, stream = withCertificates(answers), withCertificates(stream)
+	}
+	answers = traceHTTP(r.tracer, answers)
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if c, ok := q.Context().Value(connKey{}).(*boundedConn); ok {
 			c.begin()
@@ -151,7 +170,7 @@ func (r *runner) handler(keys []secret) http.Handler {
 			return
 		}
 		whole := answer{header: w.Header(), status: http.StatusOK}
-		guarded.ServeHTTP(&whole, q)
+		answers.ServeHTTP(&whole, q)
 		w.WriteHeader(whole.status)
 		_, _ = w.Write(whole.body.Bytes()) // a client that went away
 	})

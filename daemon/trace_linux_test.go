@@ -97,17 +97,24 @@ func TestTraces(t *testing.T) {
 	defer func() { require.NoError(t, cl.Close()) }()
 	store := func(name string, trace string) {
 		t.Helper()
-		_, err := cl.Reserve(t.Context(), wire.Request{Lease: "l", Space: "s", Objects: []wire.Object{{Name: name, Size: 100 << 10}}, Trace: trace})
+		_, err := cl.Reserve(
+			t.Context(),
+			wire.Request{Lease: "l", Space: "s", Objects: []wire.Object{{Name: name, Size: 100 << 10}}, Trace: trace},
+		)
 		require.NoError(t, err)
 		_, err = cl.Commit(t.Context(), wire.Request{Lease: "l", Space: "s", Names: []string{name}, Trace: trace})
 		require.NoError(t, err)
 		require.NoError(t, cl.Release(t.Context(), wire.Request{Leases: []string{"l"}}))
 	}
 	store("a", traceparent(1))
-	for i := range 30 { // until memory does not have it
-		waitFor("written", func() bool { return r.levels.store.State().Backlog == 0 })
-		store(fmt.Sprint("other ", i), "")
+	fill := func(name string) { // until memory has nothing of what was there
+		t.Helper()
+		for i := range 30 {
+			waitFor("written", func() bool { return r.levels.store.State().Backlog == 0 })
+			store(fmt.Sprint(name, " ", i), "")
+		}
 	}
+	fill("other")
 	waitFor("a hit", func() bool {
 		items, err := cl.Pin(t.Context(), wire.Request{Lease: "l", Space: "s", Names: []string{"a"}, Trace: traceparent(2)})
 		require.NoError(t, err)
@@ -117,8 +124,34 @@ func TestTraces(t *testing.T) {
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
-	md := metadata.AppendToOutgoingContext(t.Context(), "lmcache-client-id-bin", "0123456789abcdef", "traceparent", traceparent(3))
-	require.NoError(t, conn.Invoke(md, "/lmcache.mp.DebugService/Noop", &mp.NoopRequest{}, &mp.NoopResponse{}))
+	engine := func(trace int) func(method string, q, p proto.Message) { // LMCache's client in it
+		ctx := metadata.AppendToOutgoingContext(
+			t.Context(),
+			"lmcache-client-id-bin",
+			"0123456789abcdef",
+			"traceparent",
+			traceparent(trace),
+		)
+		return func(method string, q, p proto.Message) {
+			t.Helper()
+			require.NoError(t, conn.Invoke(ctx, "/lmcache.mp."+method, q, p))
+		}
+	}
+	engine(3)("DebugService/Noop", &mp.NoopRequest{}, &mp.NoopResponse{})
+	storeKV(engine(5))
+	fill("another")
+	engine(6)("LookupService/Lookup", &mp.LookupRequest{Key: kvKey(nil)}, &mp.LookupResponse{})
+	waitFor("the chunks", func() bool {
+		p := &mp.QueryPrefetchStatusResponse{}
+		engine(7)("LookupService/QueryPrefetchStatus", &mp.QueryPrefetchStatusRequest{RequestId: "r"}, p)
+		require.Contains(t, []int64{0, 2}, p.GetChunkCount())
+		return p.GetChunkCount() == 2
+	})
+	load := &mp.PrepareRetrieveResponse{}
+	call := engine(8)
+	call("EngineDrivenService/PrepareRetrieve", &mp.PrepareRetrieveRequest{Key: kvKey(new(int64)), InstanceId: 1}, load)
+	require.True(t, load.Success)
+	engine(9)("LookupService/EndSession", &mp.EndSessionRequest{RequestId: "r"}, &mp.EndSessionResponse{})
 
 	q := httptest.NewRequest(http.MethodGet, "/healthz", nil)
 	q.Header.Set("traceparent", traceparent(4))
@@ -143,6 +176,17 @@ func TestTraces(t *testing.T) {
 		require.Contains(t, loaded, name)
 	}
 	require.Contains(t, s.of(3), "lmcache Noop")
+	for trace, spans := range map[int][2]string{5: {"lmcache CommitStore", "write back disk"}, 6: {"lmcache Lookup", "look up disk"}} {
+		of := s.of(trace)
+		require.Contains(t, of, spans[0])
+		require.Equal(t, "00f067aa0ba902b7", fmt.Sprintf("%x", of[spans[0]].ParentSpanId))
+		require.Contains(t, of, spans[1])
+		require.Equal(t, of[spans[0]].SpanId, of[spans[1]].ParentSpanId)
+	}
+	require.Contains(t, s.of(6), "fetch disk", "the look-up is what wanted the chunks, whoever asks for its answer")
+	require.Equal(t, s.of(6)["lmcache Lookup"].SpanId, s.of(6)["fetch disk"].ParentSpanId)
+	require.NotContains(t, s.of(7), "fetch disk")
+	require.Contains(t, s.of(8), "lmcache PrepareRetrieve")
 	require.Contains(t, s.of(4), "HTTP GET")
 }
 

@@ -17,7 +17,8 @@ import (
 	"github.com/ringcache/ringcache/lmcache/coordinator"
 )
 
-// Validate reports everything that is wrong, as a [*ConfigError]. It opens nothing but the files of passwords.
+// Validate reports everything that is wrong, as a [*ConfigError]. It opens nothing but the files of
+// passwords, keys and certificates.
 func (c Config) Validate() error {
 	var texts []string
 	for _, p := range c.problems() {
@@ -98,8 +99,11 @@ func (c Config) problems() []problem {
 		wrong("http-key-file", "%v", err)
 	case len(keys) > maxKeys:
 		wrong("http-key-file", "%d keys are given, and %d are the most", len(keys), maxKeys)
-	case len(keys) == 0 && len(c.LMCache) > 0 && c.HTTP != httpOff && !loopback(c.HTTP):
-		wrong("http-key-file", "other machines could clear the cache by HTTP: give a file with a key, or listen at 127.0.0.1 only")
+	case len(keys) == 0 && c.HTTPClientCA == "" && len(c.LMCache) > 0 && c.HTTP != httpOff && !loopback(c.HTTP):
+		wrong("http-key-file", "other machines could clear the cache by HTTP: give a file with a key, or http-client-ca, or listen at 127.0.0.1 only")
+	}
+	if _, p := c.httpTLS(); p != nil {
+		all = append(all, *p)
 	}
 	c.lookProblems(&all)
 	for key, d := range map[string]time.Duration{"grace": c.Grace, "drain": c.Drain, "max-lease": c.MaxLease,

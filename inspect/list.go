@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ringcache/ringcache/internal/leasetable"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
 )
@@ -72,14 +71,8 @@ func look(name string, o Options, opened func(dev, ino uint64) []int) (s Summary
 
 // isBeside reports whether a file is one that lies beside a segment.
 func isBeside(name string, all map[string]bool) bool {
-	for _, suffix := range []string{
-		leasetable.Suffix, shmfile.EnginesSuffix, shmfile.EnginesSuffix + shmfile.EnginesNew,
-	} {
-		if of, ok := strings.CutSuffix(name, suffix); ok && (all[of] || all[of+sidecar.Suffix]) {
-			return true
-		}
-	}
-	return false
+	segment, ok := shmfile.BesideOf(name)
+	return ok && (all[segment] || all[segment+sidecar.Suffix])
 }
 
 // denied describes a file that can't be read.

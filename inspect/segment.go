@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/ringcache/ringcache/internal/fault"
-	"github.com/ringcache/ringcache/internal/leasetable"
 	"github.com/ringcache/ringcache/internal/payload"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/internal/sidecar"
@@ -145,7 +145,7 @@ func (x *Segment) describeOurs(s *Summary) error {
 	s.Size, s.DataOffset, s.MaxObjects, s.ReaderSlots = x.size, x.base, int64(h.Objects), h.Slots
 	s.PID, s.Epoch, s.Leases = state.PID, state.Epoch, 0
 	bytes := s.Bytes // of the segment, now
-	s.Bytes = max(bytes, 0) + x.control.Size() + besideBytes(x.dir, x.name)
+	s.Bytes = max(bytes, 0) + x.control.Size() + shmfile.BesideSize(filepath.Join(x.dir, x.name))
 	alive, err := x.control.Alive()
 	if err != nil {
 		return fmt.Errorf("inspect: %w", err)
@@ -223,18 +223,4 @@ func (x *Segment) extent(r sidecar.Record) int64 {
 		return 0
 	}
 	return int64(x.pool.Extent(r.Size - shmring.HeaderSize))
-}
-
-// besideBytes returns the bytes of the files beside a segment and its sidecar.
-func besideBytes(dir, name string) (n int64) {
-	for _, suffix := range []string{leasetable.Suffix, shmfile.EnginesSuffix} {
-		path, err := shmfile.Path(dir, name+suffix)
-		if err != nil {
-			continue
-		}
-		if st, err := os.Lstat(path); err == nil && st.Mode().IsRegular() {
-			n += st.Size()
-		}
-	}
-	return n
 }

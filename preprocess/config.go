@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/ringcache/ringcache/internal/shortfloat"
 	"github.com/ringcache/ringcache/serde"
 )
 
@@ -272,31 +273,12 @@ func encode(x float32, dtype serde.DType) (out [4]byte) {
 	case "uint8":
 		bits = uint32(x)
 	case "bfloat16":
-		bits = (bits + 0x7fff + bits>>16&1) >> 16 // to the nearest, ties to even
+		bits = uint32(shortfloat.ToBF16(x))
 	case "float16":
-		bits = uint32(float16(x))
+		bits = uint32(shortfloat.ToF16(x))
 	}
 	for i := range out {
 		out[i] = byte(bits >> (8 * i))
 	}
 	return out
-}
-
-// float16 rounds to the nearest, ties to even.
-func float16(x float32) uint16 {
-	sign := uint16(math.Float32bits(x) >> 31 << 15)
-	mantissa, exponent := math.Frexp(math.Abs(float64(x))) // 0.5 up to 1
-	switch {
-	case mantissa == 0:
-		return sign
-	case exponent > 16:
-		return sign | 0x7c00
-	}
-	// In units of the last of 11 bits; below 2^-14 that unit is 2^-24 for all.
-	unit := max(exponent-11, -24)
-	n := uint16(math.RoundToEven(math.Ldexp(mantissa, exponent-unit)))
-	if unit == -24 {
-		return sign | n // subnormal, or the smallest exponent when a bit carries over
-	}
-	return sign | (uint16(exponent+13)<<10 + n)
 }

@@ -94,7 +94,8 @@ func TestFloats(t *testing.T) {
 		1 + 1./2048: 0x3c00, 1 + 3./2048: 0x3c02, // ties
 		1. / (1 << 14): 0x0400, 1. / (1 << 24): 1, 1. / (1 << 25): 0, 3. / (1 << 25): 2,
 	} {
-		require.Equal(t, want, float16(x), "%v", x)
+		b := encode(x, "float16")
+		require.Equal(t, want, binary.LittleEndian.Uint16(b[:]), "%v", x)
 	}
 	for x, want := range map[float32]uint16{0: 0, 1: 0x3f80, -1.5: 0xbfc0, 1 + 1./256: 0x3f80, 1 + 3./256: 0x3f82, 1.005: 0x3f81} {
 		b := encode(x, "bfloat16")

@@ -38,6 +38,10 @@ for file in ringcache_*.tar.gz *.deb *.rpm *manylinux*.whl; do
     for want in THIRD_PARTY_LICENSES spdx.json; do
         grep -q "$want" <<<"$list" || { echo "test-dist: $file has no $want" >&2; exit 1; }
     done
+    case $file in *.whl) continue ;; esac
+    for unit in ringcache.service ringcache.socket ringcache-directory.service; do
+        grep -q "/$unit" <<<"$list" || { echo "test-dist: $file has no $unit" >&2; exit 1; }
+    done
 done
 echo "== $(./ringcache_linux_amd64_v1/ringcache --version)"
 case $(./ringcache_linux_amd64_v1/ringcache --version) in "ringcache $tag, "*) ;; *) echo "test-dist: the version is not the tag's" >&2; exit 1 ;; esac

@@ -89,8 +89,14 @@ root=$("$here/scripts/musl-python.sh") || { echo "test-install: the machine with
 echo "== a machine with musl and Python"
 # This Python has no TLS: what the wheel depends on comes from the index by another one's hand.
 version=$("$root/bin/python3" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-"${PYTHON:-python3}" -m pip download -q --no-deps --only-binary :all: --python-version "$version" --implementation cp \
-    --platform "musllinux_1_2_$processor" --platform "musllinux_1_1_$processor" -d "$work/wheels" numpy msgspec
+fetch() { "${PYTHON:-python3}" -m pip download -q --no-deps --only-binary :all: --python-version "$version" --implementation cp -d "$work/wheels" "$@"; }
+old=(--platform "musllinux_1_1_$processor") new=(--platform "musllinux_1_2_$processor")
+fetch "${new[@]}" "${old[@]}" msgspec
+# Numpy's wheels for musllinux_1_2 bring libstdc++ and libgfortran of an Alpine whose relocations (DT_RELR) musl knows from 1.2.4 on: an older
+# one leaves them out, and the process crashes. Those for musllinux_1_1 do not have them.
+musl_version=$("$root"/lib/ld-musl-*.so.1 2>&1 | sed -n 's/^Version //p') || :
+if [ "$(printf '%s\n' 1.2.4 "$musl_version" | sort -V | head -1)" = 1.2.4 ]; then fetch "${new[@]}" numpy; else fetch "${old[@]}" numpy; fi
+echo "(musl $musl_version; $(cd "$work/wheels" && ls numpy-*))"
 cp "$wheel" "$work/wheels"
 busybox=$("$here/scripts/fetch-package.sh" busybox-static)
 machine musl "$root=$root" "$busybox/bin/busybox=/bin/busybox" "$work/wheels=/dist" "$here/scripts/install/inside.sh=/inside.sh"

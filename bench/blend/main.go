@@ -43,7 +43,8 @@ func main() {
 }
 
 func run(name, at, plots string, prompts int, seed uint64) error {
-	model, err := load(filepath.Join(at, "retrieval-"+name+".json"), filepath.Join(at, "retrieval-"+name+".safetensors"))
+	file := filepath.Join(at, "retrieval-"+name)
+	model, err := load(file+".json", file+".safetensors")
 	if err != nil {
 		return err
 	}

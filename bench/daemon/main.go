@@ -4,21 +4,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/alecthomas/kong"
+	"github.com/ringcache/ringcache/bench/internal/measure"
 )
 
 const (
-	kib = 1 << 10
 	mib = 1 << 20
 	gib = 1 << 30
 )
@@ -50,39 +44,13 @@ const minimum = 512
 func (o *options) size() int { return int(o.GiB*gib*9/10)/max(o.Objects, 1) - 256 }
 
 func main() {
-	asChild()
+	measure.AsChild(roles)
 	var o options
-	k := kong.Parse(&o, kong.Description("Times calls to a daemon, beside an echo of the same frames."))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	r, err := run(ctx, o)
-	stop()
-	k.FatalIfErrorf(err)
-	var table bytes.Buffer
-	r.write(&table, o)
-	if o.Out == "" {
-		fmt.Print(table.String())
-	} else {
-		k.FatalIfErrorf(os.MkdirAll(o.Out, 0o755))
-		k.FatalIfErrorf(os.WriteFile(filepath.Join(o.Out, "daemon.md"), table.Bytes(), 0o644))
-	}
-	k.FatalIfErrorf(r.check(o))
+	measure.Main(&o, &o.Out, "Times calls to a daemon, beside an echo of the same frames.", "daemon.md", run)
 }
 
-// asChild is what this program does as a child of itself. It returns if it is none.
-func asChild() {
-	if len(os.Args) != 2 {
-		return
-	}
-	role, ok := map[string]func() error{serveRole: serve, echoRole: echo}[os.Args[1]]
-	if !ok {
-		return
-	}
-	if err := role(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+// roles are what this program is as a child of itself.
+var roles = map[string]func() error{serveRole: serve, echoRole: echo}
 
 // run measures everything.
 func run(ctx context.Context, o options) (r *results, err error) {

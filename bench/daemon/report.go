@@ -20,8 +20,8 @@ type results struct {
 	found                           int
 }
 
-// check reports what is not as it has to be.
-func (r *results) check(o options) error {
+// Check reports what is not as it has to be.
+func (r *results) Check(o options) error {
 	var err error
 	if slowest := slices.Max(r.restarts); slowest > o.Goal.Seconds() {
 		err = fmt.Errorf("from a kill to the next hit: %.3f s, the goal is %v", slowest, o.Goal)
@@ -33,7 +33,7 @@ func (r *results) check(o options) error {
 	return err
 }
 
-func (r *results) write(w io.Writer, o options) {
+func (r *results) Write(w io.Writer, o options) {
 	fmt.Fprintf(w, "# The daemon\n\nWritten by `go run ./daemon` in `bench`. A segment of %g GiB with %d objects of %d bytes; %d processors; client and daemon are two processes.\n\n"+
 		"Times are in microseconds, of a turn: one call, or Reserve and Commit after each other. The floor is an echo: a process that answers frames of the same lengths over "+
 		"the same kind of socket, and does nothing. Sessions call as fast as they can, so with many of them a turn waits for its place among the others.\n\n"+

@@ -6,15 +6,14 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strings"
 
+	"github.com/ringcache/ringcache/bench/internal/measure"
 	"github.com/ringcache/ringcache/daemon"
 	"github.com/ringcache/ringcache/daemon/wire"
 	"github.com/ringcache/ringcache/tier"
@@ -90,7 +89,7 @@ func serve() error {
 		var m runtime.MemStats
 		debug.FreeOSMemory()
 		runtime.ReadMemStats(&m)
-		private, err := privateMemory()
+		private, err := measure.PrivateMemory("self")
 		if err != nil {
 			return err
 		}
@@ -142,15 +141,4 @@ func echo() error {
 	}
 	_, _ = io.Copy(io.Discard, in)
 	return nil
-}
-
-// privateMemory returns what this process has for itself.
-func privateMemory() (n int64, err error) {
-	text, err := os.ReadFile("/proc/self/status")
-	for line := range strings.Lines(string(text)) {
-		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &n); err == nil {
-			return n * kib, nil
-		}
-	}
-	return 0, errors.Join(errors.New("/proc/self/status does not have RssAnon"), err)
 }

@@ -28,24 +28,20 @@ const (
 	batch     = 1000
 )
 
-// asChild is the daemon, if this process is to be that. Its settings are on stdin.
-func asChild() {
-	if len(os.Args) != 2 || os.Args[1] != serveRole {
-		return
-	}
+// roles are what this program is as a child of itself.
+var roles = map[string]func() error{serveRole: serve}
+
+// serve is the daemon. Its settings are on stdin.
+func serve() error {
 	var flags map[string]string
-	err := json.NewDecoder(os.Stdin).Decode(&flags)
-	if err == nil {
-		var c daemon.Config
-		if c, err = (daemon.Sources{Flags: flags}).Load(); err == nil {
-			err = daemon.Run(context.Background(), daemon.RunOptions{Config: c, Version: "bench"})
-		}
+	if err := json.NewDecoder(os.Stdin).Decode(&flags); err != nil {
+		return err
 	}
+	c, err := daemon.Sources{Flags: flags}.Load()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		return err
 	}
-	os.Exit(0)
+	return daemon.Run(context.Background(), daemon.RunOptions{Config: c, Version: "bench"})
 }
 
 // bed has a daemon, as a process of its own, with objects.
@@ -201,7 +197,10 @@ func (b *bed) calls(ctx context.Context, l *load, c *client.Client, session int)
 			err = c.Release(ctx, wire.Request{Leases: []string{"pin"}})
 		} else {
 			var items []wire.Item
-			items, err = c.Pin(ctx, wire.Request{Lease: "pin", Space: space, Names: []string{name(random.IntN(b.o.Objects))}, Seconds: 60})
+			items, err = c.Pin(
+				ctx,
+				wire.Request{Lease: "pin", Space: space, Names: []string{name(random.IntN(b.o.Objects))}, Seconds: 60},
+			)
 			if err == nil && items[0].Status != wire.StatusHit {
 				err = fmt.Errorf("an object is %s", items[0].Status)
 			}

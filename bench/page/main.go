@@ -3,17 +3,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/alecthomas/kong"
+	"github.com/ringcache/ringcache/bench/internal/measure"
 )
 
 type options struct {
@@ -39,22 +34,9 @@ func (o *options) Validate() error {
 }
 
 func main() {
-	asChild()
+	measure.AsChild(roles)
 	var o options
-	k := kong.Parse(&o, kong.Description("Measures calls to a daemon with and without an open page."))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	r, err := run(ctx, o)
-	stop()
-	k.FatalIfErrorf(err)
-	var table bytes.Buffer
-	r.write(&table, o)
-	if o.Out == "" {
-		fmt.Print(table.String())
-	} else {
-		k.FatalIfErrorf(os.MkdirAll(o.Out, 0o755))
-		k.FatalIfErrorf(os.WriteFile(filepath.Join(o.Out, "page.md"), table.Bytes(), 0o644))
-	}
-	k.FatalIfErrorf(r.check(o))
+	measure.Main(&o, &o.Out, "Measures calls to a daemon with and without an open page.", "page.md", run)
 }
 
 // run measures: turns with the page and without it, each pair in another order than the one before.

@@ -7,16 +7,27 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/ringcache/ringcache/bench/internal/measure"
 )
 
 func TestMain(m *testing.M) {
-	asChild()
+	measure.AsChild(roles)
 	os.Exit(m.Run())
 }
 
 // TestRun: a short run has all figures, and leaves nothing.
 func TestRun(t *testing.T) {
-	o := options{Minutes: 0.001, Rate: 500, Sessions: 3, Pages: 2, Turn: 300 * time.Millisecond, Objects: 2000, GiB: 0.02, ShmDir: t.TempDir()}
+	o := options{
+		Minutes:  0.001,
+		Rate:     500,
+		Sessions: 3,
+		Pages:    2,
+		Turn:     300 * time.Millisecond,
+		Objects:  2000,
+		GiB:      0.02,
+		ShmDir:   t.TempDir(),
+	}
 	require.NoError(t, o.Validate())
 	r, err := run(t.Context(), o)
 	require.NoError(t, err)
@@ -28,9 +39,9 @@ func TestRun(t *testing.T) {
 		require.Positive(t, r.with[i].memory)
 	}
 	var table bytes.Buffer
-	r.write(&table, o)
+	r.Write(&table, o)
 	require.Contains(t, table.String(), "| median of a call, µs |")
-	require.NoError(t, r.check(o))
+	require.NoError(t, r.Check(o))
 	left, err := os.ReadDir(o.ShmDir)
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -48,7 +59,7 @@ func TestCompare(t *testing.T) {
 	require.InDelta(t, 1.1, c.ratio, 1e-9)
 	require.InDelta(t, 1.1, c.low, 1e-9)
 	require.InDelta(t, 1.1, c.up, 1e-9)
-	require.Error(t, r.check(options{Goal: 2}))
-	require.NoError(t, r.check(options{Goal: 11}))
-	require.NoError(t, r.check(options{}))
+	require.Error(t, r.Check(options{Goal: 2}))
+	require.NoError(t, r.Check(options{Goal: 11}))
+	require.NoError(t, r.Check(options{}))
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ringcache/ringcache/bench/internal/measure"
 	"github.com/ringcache/ringcache/bench/internal/stats"
 )
 
@@ -49,15 +50,8 @@ func taken(pid int) (r resources, err error) {
 		}
 		r.cpu += float64(ticks) / 100
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(status)) {
-		var kib int64
-		if _, err := fmt.Sscanf(line, "RssAnon: %d kB", &kib); err == nil {
-			r.memory = kib << 10
-			return r, nil
-		}
-	}
-	return r, errors.Join(errors.New("/proc/PID/status does not have RssAnon"), err)
+	r.memory, err = measure.PrivateMemory(strconv.Itoa(pid))
+	return r, err
 }
 
 // figure is a figure of a turn.
@@ -97,8 +91,8 @@ func (r *results) compare(f figure) (c compared) {
 	return c
 }
 
-// write writes the table.
-func (r *results) write(w io.Writer, o options) {
+// Write writes the table.
+func (r *results) Write(w io.Writer, o options) {
 	n := min(len(r.with), len(r.without))
 	fmt.Fprintf(w, "# A daemon with an open page\n\n%d sessions make %d calls a second (seven pins of one of %d objects, a release); %d pages are open or not, by turns of %v:\n%d of each. Each turn with the page is compared with its neighbour without it.\n\n",
 		o.Sessions, o.Rate, o.Objects, o.Pages, o.Turn, n)
@@ -133,8 +127,8 @@ func (r *results) memory() (first, last float64) {
 	return median(r.with[:q]), median(r.with[len(r.with)-q:])
 }
 
-// check reports that calls are slower than they may be.
-func (r *results) check(o options) error {
+// Check reports that calls are slower than they may be.
+func (r *results) Check(o options) error {
 	if c := r.compare(figures[0]); o.Goal > 0 && c.low > 1+o.Goal/100 {
 		return fmt.Errorf("calls take %.1f %% longer with the page, and may take %.1f %%", 100*(c.ratio-1), o.Goal)
 	}

@@ -80,18 +80,22 @@ func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOpt
 		}
 		notes[k][object.Name] = note
 	}
+	// Chunks of one length after the other: they take turns in one index, whose table is large.
 	kinds := slices.SortedFunc(maps.Keys(notes), func(a, b kind) int {
 		return cmp.Or(
-			cmp.Compare(a.space, b.space), cmp.Compare(a.window, b.window),
+			cmp.Compare(a.window, b.window), cmp.Compare(a.space, b.space),
 			cmp.Compare(a.shape.Layers, b.shape.Layers), cmp.Compare(a.shape.Row(), b.shape.Row()),
 			cmp.Compare(a.shape.DType, b.shape.DType),
 		)
 	})
 	var out []Explanation
+	var index *blend.Index
 	for _, k := range kinds {
-		index, err := blend.NewIndex(kv.Scheme{ChunkTokens: k.window})
-		if err != nil {
-			return nil, err
+		if index == nil || index.Window() != k.window {
+			var err error
+			if index, err = blend.NewIndex(kv.Scheme{ChunkTokens: k.window}); err != nil {
+				return nil, err
+			}
 		}
 		for name, note := range notes[k] {
 			if err := index.Insert(note.Fingerprint, name); err != nil {
@@ -102,8 +106,11 @@ func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOpt
 		if err != nil {
 			return nil, err
 		}
+		for name := range notes[k] {
+			index.Remove(name)
+		}
 		e := Explanation{
-			Space: k.space, Shape: k.shape, Window: k.window, Known: index.Len(), Tokens: len(prompt),
+			Space: k.space, Shape: k.shape, Window: k.window, Known: len(notes[k]), Tokens: len(prompt),
 			Chunks: []Found{}, Gaps: []blend.Range{},
 		}
 		cover := blend.Optimal(matches)
@@ -124,6 +131,7 @@ func Explain(ctx context.Context, level tier.Level, prompt []int64, o ExplainOpt
 		}
 		out = append(out, e)
 	}
+	slices.SortStableFunc(out, func(a, b Explanation) int { return cmp.Compare(a.Space, b.Space) })
 	return out, nil
 }
 

@@ -2,9 +2,11 @@ package chunks_test
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -418,6 +420,35 @@ func TestThresholdsAreNotExplained(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrInvalid)
 }
 
+// TestExplainingManySpacesTakesOneTable: each space took 4 MiB of its own, also one with a single chunk.
+func TestExplainingManySpacesTakesOneTable(t *testing.T) {
+	const spaces = 32
+	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
+	d := draw(t, rand.New(rand.NewPCG(1, 1)), 2*window)
+	for i := range spaces {
+		lib, err := chunks.Open(t.Context(), chunks.Options{
+			Store: l.store, Space: fmt.Sprintf("%s.%02d", space, i), Shape: shape,
+			Scheme: kv.Scheme{ChunkTokens: window},
+		})
+		require.NoError(t, err)
+		// The first chunk is in every other space, and the second one in the others.
+		require.NoError(t, lib.Put(t.Context(), d.tokens[i%2*window:][:window], d.chunks[i%2]))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	explained, err := chunks.Explain(t.Context(), l.disk, d.tokens, chunks.ExplainOptions{})
+	runtime.ReadMemStats(&after)
+	require.NoError(t, err)
+	require.Len(t, explained, spaces)
+	for i, e := range explained {
+		require.Equal(t, fmt.Sprintf("%s.%02d", space, i), e.Space)
+		require.Equal(t, 1, e.Known)
+		require.Len(t, e.Chunks, 1, "a chunk of another space is not here")
+		require.Equal(t, i%2*window, e.Chunks[0].Start)
+	}
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(8<<20))
+}
+
 // TestSegmentsInTheLevels: documents of any length between separators, in any order.
 func TestSegmentsInTheLevels(t *testing.T) {
 	l := openLevels(t, filepath.Join(t.TempDir(), "disk"), 4<<20)
@@ -427,7 +458,9 @@ func TestSegmentsInTheLevels(t *testing.T) {
 	database, err := kv.NewSegmentDatabase(hasher, kv.EngineKey{Model: "m", World: 1, DType: "bfloat16"}, separator)
 	require.NoError(t, err)
 	open := func() *chunks.Library {
-		lib, err := chunks.Open(t.Context(), chunks.Options{Store: l.store, Space: space, Shape: shape, Segments: database})
+		lib, err := chunks.Open(t.Context(), chunks.Options{
+			Store: l.store, Space: space, Shape: shape, Segments: database,
+		})
 		require.NoError(t, err)
 		return lib
 	}

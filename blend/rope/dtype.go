@@ -3,6 +3,8 @@ package rope
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/ringcache/ringcache/internal/shortfloat"
 )
 
 // DType is the type of the elements of keys and values.
@@ -64,12 +66,12 @@ func (d DType) Decode(dst []float32, src []byte) {
 	case F16:
 		src = src[:2*len(dst)]
 		for i := range dst {
-			dst[i] = fromF16(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = shortfloat.FromF16(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	case BF16:
 		src = src[:2*len(dst)]
 		for i := range dst {
-			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+			dst[i] = shortfloat.FromBF16(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	default:
 		panic("rope: no such dtype")
@@ -87,50 +89,14 @@ func (d DType) Encode(dst []byte, src []float32) {
 	case F16:
 		dst = dst[:2*len(src)]
 		for i, x := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], toF16(x))
+			binary.LittleEndian.PutUint16(dst[2*i:], shortfloat.ToF16(x))
 		}
 	case BF16:
 		dst = dst[:2*len(src)]
 		for i, x := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], toBF16(x))
+			binary.LittleEndian.PutUint16(dst[2*i:], shortfloat.ToBF16(x))
 		}
 	default:
 		panic("rope: no such dtype")
 	}
-}
-
-// toBF16 keeps NaN: what a bfloat16 cuts off may be all that makes a NaN differ from infinity.
-func toBF16(x float32) uint16 {
-	b := math.Float32bits(x)
-	if b&0x7fffffff > 0x7f800000 {
-		return uint16(b>>16) | 0x40
-	}
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
-}
-
-// fromF16 moves the bits to their places in a float32 and corrects the exponent by a product, which is exact,
-// also for numbers below the normal ones.
-func fromF16(h uint16) float32 {
-	b := uint32(h&0x7fff) << 13
-	if b >= 0x0f800000 { // infinity and NaN
-		return math.Float32frombits(uint32(h&0x8000)<<16 | b | 0x7f800000)
-	}
-	x := math.Float32frombits(b) * 0x1p112
-	return math.Float32frombits(math.Float32bits(x) | uint32(h&0x8000)<<16)
-}
-
-func toF16(x float32) uint16 {
-	b := math.Float32bits(x)
-	sign, b := uint16(b>>16&0x8000), b&0x7fffffff
-	if b-0x38800000 < 0x477ff000-0x38800000 { // normal, and rounds to no infinity
-		return sign | uint16((b-0x38000000+0xfff+b>>13&1)>>13)
-	}
-	switch {
-	case b > 0x7f800000:
-		return sign | 0x7e00 | uint16(b>>13&0x3ff)
-	case b >= 0x477ff000:
-		return sign | 0x7c00
-	}
-	// The sum with 0.5 rounds to multiples of 2^-24, the least number of a float16.
-	return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
 }

@@ -3,6 +3,8 @@ package rope
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/ringcache/ringcache/internal/shortfloat"
 )
 
 // A Rotation turns heads of keys.
@@ -163,9 +165,9 @@ func (r Rotation) neoxF16(dst, src []byte) {
 	da, db := dst[:2*n:2*n], dst[2*n:4*n:4*n]
 	for i := range cos {
 		x, y := binary.LittleEndian.Uint16(a[2*i:]), binary.LittleEndian.Uint16(b[2*i:])
-		p, q := turn(fromF16(x), fromF16(y), cos[i], sin[i])
-		binary.LittleEndian.PutUint16(da[2*i:], toF16(p))
-		binary.LittleEndian.PutUint16(db[2*i:], toF16(q))
+		p, q := turn(shortfloat.FromF16(x), shortfloat.FromF16(y), cos[i], sin[i])
+		binary.LittleEndian.PutUint16(da[2*i:], shortfloat.ToF16(p))
+		binary.LittleEndian.PutUint16(db[2*i:], shortfloat.ToF16(q))
 	}
 }
 
@@ -175,8 +177,8 @@ func (r Rotation) gptjF16(dst, src []byte) {
 	src, dst = src[:4*len(cos)], dst[:4*len(cos)]
 	for i := range cos {
 		x := binary.LittleEndian.Uint32(src[4*i:])
-		p, q := turn(fromF16(uint16(x)), fromF16(uint16(x>>16)), cos[i], sin[i])
-		binary.LittleEndian.PutUint32(dst[4*i:], uint32(toF16(p))|uint32(toF16(q))<<16)
+		p, q := turn(shortfloat.FromF16(uint16(x)), shortfloat.FromF16(uint16(x>>16)), cos[i], sin[i])
+		binary.LittleEndian.PutUint32(dst[4*i:], uint32(shortfloat.ToF16(p))|uint32(shortfloat.ToF16(q))<<16)
 	}
 }
 
@@ -191,8 +193,9 @@ func join(a, b float32) uint64 {
 // bf returns the bfloat16 in the bits 16 to 31.
 func bf(x uint64) float32 { return math.Float32frombits(uint32(x) & 0xffff0000) }
 
-// roundBF is toBF16 for sums of products of bfloat16 numbers with finite ones. A NaN among the factors stays
-// one in the upper bits, and infinity times zero is a quiet NaN, so that rounding carries into no exponent.
+// roundBF is shortfloat.ToBF16 for sums of products of bfloat16 numbers with finite ones. A NaN among the
+// factors stays one in the upper bits, and infinity times zero is a quiet NaN, so that rounding carries into
+// no exponent.
 func roundBF(x float32) uint64 {
 	b := math.Float32bits(x)
 	return uint64((b + 0x7fff + b>>16&1) >> 16)

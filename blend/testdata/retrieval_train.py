@@ -3,16 +3,17 @@
     python blend/testdata/retrieval_train.py late
     python blend/testdata/retrieval_train.py early
 
-A prompt has documents of one subject each, with facts about it. The subject of about half of them is only a pronoun: it
-stands for the subject of the last document in front that has one by name. A question names subject and attribute:
+A prompt has documents of one subject each, with facts about it. The subject of about half of them is only a pronoun:
+it stands for the subject of the last document in front that has one by name. A question names subject and attribute:
 
-    DOC subject attribute value filler attribute value filler attribute value filler   DOC same ...   ASK subject attribute -> value
+    DOC subject attribute value filler attribute value filler attribute value filler   DOC same ...
+    ASK subject attribute -> value
 
-So the KV of a document with a pronoun depends on the documents in front of it. Auxiliary losses, of which nothing is left
-in the weights, ask layers for the token in front and for the subject of a document, and a head where the answer stands: without them so
-small a model needs far more steps. They also decide where the subject is known: "late" has it at the pronoun behind
-layer 1 and at the values behind layer 2, "early" at the values behind layer 0, where a check at layer 1 can see it. The test
-in Go makes prompts by the same rules.
+So the KV of a document with a pronoun depends on the documents in front of it. Auxiliary losses, of which nothing is
+left in the weights, ask layers for the token in front and for the subject of a document, and a head where the answer
+stands: without them so small a model needs far more steps. They also decide where the subject is known: "late" has it
+at the pronoun behind layer 1 and at the values behind layer 2, "early" at the values behind layer 0, where a check at
+layer 1 can see it. The test in Go makes prompts by the same rules.
 """
 
 import json
@@ -30,8 +31,8 @@ SEED = 1
 DOC, SAME, ASK = 1, 2, 3
 SUBJECTS, ATTRIBUTES, VALUES, FILLERS = (8, 32), (40, 16), (56, 64), (120, 8)  # first token, number
 DOCUMENTS, FACTS, QUESTIONS = 8, 3, 8
-MODEL = dict(vocab_size=128, hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
-             intermediate_size=128, rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True)
+MODEL = dict(vocab_size=128, hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2,
+             head_dim=16, intermediate_size=128, rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=True)
 LATE = sys.argv[1:] != ["early"]
 NAME = "retrieval-late" if LATE else "retrieval-early"
 FRONT, SUBJECT, OWNED = (0, 1, 2) if LATE else (0, 0, 0)  # the layers that the auxiliary losses ask
@@ -82,9 +83,11 @@ class Layer(torch.nn.Module):
         m = MODEL
         d, h, k, s = m["hidden_size"], m["num_attention_heads"], m["num_key_value_heads"], m["head_dim"]
         linear = lambda a, b: torch.nn.Linear(a, b, bias=False)
-        self.self_attn = torch.nn.ModuleDict(dict(q_proj=linear(d, h * s), k_proj=linear(d, k * s), v_proj=linear(d, k * s), o_proj=linear(h * s, d)))
-        self.mlp = torch.nn.ModuleDict(dict(gate_proj=linear(d, m["intermediate_size"]), up_proj=linear(d, m["intermediate_size"]),
-                                            down_proj=linear(m["intermediate_size"], d)))
+        self.self_attn = torch.nn.ModuleDict(dict(
+            q_proj=linear(d, h * s), k_proj=linear(d, k * s), v_proj=linear(d, k * s), o_proj=linear(h * s, d)))
+        self.mlp = torch.nn.ModuleDict(dict(
+            gate_proj=linear(d, m["intermediate_size"]), up_proj=linear(d, m["intermediate_size"]),
+            down_proj=linear(m["intermediate_size"], d)))
         self.input_layernorm = torch.nn.RMSNorm(d, eps=m["rms_norm_eps"])
         self.post_attention_layernorm = torch.nn.RMSNorm(d, eps=m["rms_norm_eps"])
 
@@ -96,7 +99,8 @@ class Layer(torch.nn.Module):
         q, k, v = rope(heads(a["q_proj"]), cos, sin), rope(heads(a["k_proj"]), cos, sin), heads(a["v_proj"])
         group = m["num_attention_heads"] // m["num_key_value_heads"]
         self.matches = q[:, 0] @ k[:, 0].transpose(1, 2) / math.sqrt(m["head_dim"])
-        o = F.scaled_dot_product_attention(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), is_causal=True)
+        o = F.scaled_dot_product_attention(
+            q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), is_causal=True)
         x = x + a["o_proj"](o.transpose(1, 2).reshape(b, n, -1))
         y = self.post_attention_layernorm(x)
         return x + self.mlp["down_proj"](F.silu(self.mlp["gate_proj"](y)) * self.mlp["up_proj"](y))
@@ -135,7 +139,8 @@ def loss_of(model, helpers, tokens, answers, sources, owners):
     matches = model.layers[-1].matches[rows, answers]
     matches = matches.masked_fill(torch.arange(tokens.shape[1]) > answers[..., None], -math.inf)
     found = F.cross_entropy(matches.flatten(0, 1), sources.flatten())
-    return loss + HELP * (front + subjects + owned + found), loss.item(), right, (front.item(), subjects.item(), owned.item(), found.item())
+    return (loss + HELP * (front + subjects + owned + found), loss.item(), right,
+            (front.item(), subjects.item(), owned.item(), found.item()))
 
 
 def save(model):
@@ -157,7 +162,8 @@ def main():
     rng = np.random.default_rng(SEED)
     model = Model()
     helpers = torch.nn.ModuleList(torch.nn.Linear(MODEL["hidden_size"], MODEL["vocab_size"]) for _ in range(3))
-    optimizer = torch.optim.AdamW([*model.parameters(), *helpers.parameters()], lr=RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(
+        [*model.parameters(), *helpers.parameters()], lr=RATE, betas=(0.9, 0.98), weight_decay=0.01)
     start, ema, documents = time.time(), 0.0, 2
     for step in range(STEPS):
         for g in optimizer.param_groups:
@@ -173,14 +179,16 @@ def main():
         if ema > 0.8 and documents < DOCUMENTS:
             documents, ema = documents * 2, 0.0
         if step % 50 == 0:
-            print(f"step {step} documents {documents} loss {answer:.3f} help {helped[0]:.3f} {helped[1]:.3f} {helped[2]:.3f} {helped[3]:.3f} right {ema:.3f} {time.time() - start:.0f} s", flush=True)
+            print(f"step {step} documents {documents} loss {answer:.3f} help {helped[0]:.3f} {helped[1]:.3f} "
+                  f"{helped[2]:.3f} {helped[3]:.3f} right {ema:.3f} {time.time() - start:.0f} s", flush=True)
         if step % 500 == 499:
             save(model)
             if documents == DOCUMENTS and ema > 0.99:
                 break
     model.half().float()
     with torch.no_grad():
-        print("right with 16-bit weights:", np.mean([loss_of(model, helpers, *batch(rng, DOCUMENTS, 64))[2] for _ in range(8)]))
+        print("right with 16-bit weights:",
+              np.mean([loss_of(model, helpers, *batch(rng, DOCUMENTS, 64))[2] for _ in range(8)]))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import (
 // The KV of a prompt, by a model of one layer whose weights are zeros.
 func Example() {
 	const config = `{"vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
-		"num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 8, "rms_norm_eps": 1e-5, "tie_word_embeddings": true}`
+		"num_key_value_heads": 1, "head_dim": 4, "intermediate_size": 8, "rms_norm_eps": 1e-5,
+		"tie_word_embeddings": true}`
 	layer := "model.layers.0."
 	var tensors []safetensors.Tensor
 	for name, shape := range map[string][]int{
@@ -46,7 +47,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(len(kv.Bytes), "bytes of KV; logits of", len(result.Logits), "rows, of", len(result.Logits[0]), "tokens each")
+	fmt.Println(len(kv.Bytes), "bytes of KV; logits of", len(result.Logits), "rows, of",
+		len(result.Logits[0]), "tokens each")
 	// Output:
 	// 48 bytes of KV; logits of 3 rows, of 8 tokens each
 }

@@ -93,7 +93,9 @@ func TestReleaseFilesAreThere(t *testing.T) {
 		}
 	}
 	require.Equal(t, "config|noreplace", installed["/etc/ringcache/ringcache.yaml"], "a new version keeps the settings")
-	require.Contains(t, installed, "/usr/lib/systemd/system/ringcache.service")
+	for _, unit := range unitFiles {
+		require.Contains(t, installed, "/usr/lib/systemd/system/"+unit)
+	}
 	globs := []string{}
 	for _, e := range file.Checksum.Extra {
 		globs = append(globs, e.Glob)
@@ -102,15 +104,22 @@ func TestReleaseFilesAreThere(t *testing.T) {
 	require.Equal(t, "checksum", file.Signs[0].Artifacts)
 }
 
-// TestReleaseUnit: the unit in packages starts the program where packages have it.
+// TestReleaseUnit: the units in packages start the program where packages have it.
 func TestReleaseUnit(t *testing.T) {
-	m := regexp.MustCompile(`(?m)^sed '(.*)' deploy/systemd/ringcache\.service `).FindStringSubmatch(
-		releaseFile(t, "scripts", "release", "extras.sh"))
+	extras := releaseFile(t, "scripts", "release", "extras.sh")
+	m := regexp.MustCompile(`(?m)^    sed '(.*)' "deploy/systemd/\$unit" > "\$out/\$unit"$`).FindStringSubmatch(extras)
 	require.NotNil(t, m)
-	out, err := exec.Command("sed", m[1], deployed("systemd", "ringcache.service")).Output()
-	require.NoError(t, err)
-	require.Contains(t, string(out), "\nExecStart=/usr/bin/ringcache serve --config /etc/ringcache/ringcache.yaml\n")
-	require.NotContains(t, string(out), "/usr/local/")
+	require.Contains(t, extras, "\nfor unit in "+strings.Join(unitFiles, " ")+"; do\n")
+	var all strings.Builder
+	for _, unit := range unitFiles {
+		out, err := exec.Command("sed", m[1], deployed("systemd", unit)).Output()
+		require.NoError(t, err)
+		require.Contains(t, string(out), "# /usr/lib/systemd/system/"+unit)
+		all.Write(out)
+	}
+	require.Contains(t, all.String(), "\nExecStart=/usr/bin/ringcache serve --config /etc/ringcache/ringcache.yaml\n")
+	require.Contains(t, all.String(), "\nExecStart=/usr/bin/ringcache directory --http 0.0.0.0:9300\n")
+	require.NotContains(t, all.String(), "/usr/local/")
 }
 
 // TestReleaseVersions: the version that Go puts into a program is written as Python writes versions, for wheels.

@@ -146,8 +146,8 @@ type serveCheck struct {
 
 // Help is the end of ringcache serve check --help.
 func (serveCheck) Help() string {
-	return `It looks at everything that the daemon opens: descriptors, the segment, the disk, the Redis, the socket and
-the address of HTTP, each with a line that begins with ok, warning or error. What the daemon only warns about,
+	return `It looks at everything that the daemon opens: descriptors, the segment, the disk, the Redis, the socket,
+certificates, and the addresses of HTTP and of profiles, each with a line that begins with ok, warning or error. What the daemon only warns about,
 such as a Redis that does not answer, is a warning. It leaves nothing behind, and makes no segment and no
 socket. A daemon may run meanwhile: then what that has is an error, since a second one could not start.
 

@@ -50,7 +50,7 @@ func TestPage(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	require.Equal(t, 2, helm)
+	require.Equal(t, 3, helm)
 	require.Equal(t, 2, composed)
 	require.Equal(t, "64GiB", v["size"])
 	config := configOf(t, render(t, v).daemon().Args, secretFiles(t))

@@ -121,5 +121,8 @@ func TestPodMonitor(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"selector": {"matchLabels": {"app.kubernetes.io/name": "ringcache", "app.kubernetes.io/instance": "ringcache", "app.kubernetes.io/component": "daemon"}},
 		"podMetricsEndpoints": [{"port": "http", "path": "/metrics", "interval": "30s", "authorization": {"credentials": {"name": "operators", "key": "key"}}}]}`, string(spec))
+	byTLS, err := json.Marshal(render(t, installs["certificates of clients"].values).crds[0]["spec"].(map[string]any)["podMetricsEndpoints"])
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"port": "http", "path": "/metrics", "interval": "30s", "scheme": "https", "tlsConfig": {"serverName": "ringcache"}}]`, string(byTLS))
 	require.Equal(t, "prometheus", m["metadata"].(map[string]any)["labels"].(map[string]any)["release"], "the label by which a Prometheus finds it")
 }

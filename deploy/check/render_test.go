@@ -1,7 +1,13 @@
 package check
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"math/big"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -35,37 +41,92 @@ var installs = map[string]struct {
 		config: func(c *daemon.Config) { c.Size, c.Disk, c.DiskSize, c.LMCache, c.Drain = 4<<30, "", 0, nil, 0 },
 	},
 	"all protocols": {
-		values: values{"lm": values{"enabled": true}, "resp": values{"enabled": true, "passwordSecret": values{"name": "clients"}},
-			"http":  values{"expose": true, "keySecret": values{"name": "operators"}, "podMonitor": values{"enabled": true, "labels": values{"release": "prometheus"}}},
-			"redis": values{"url": "rediss://cache.example:6379/0", "user": "ringcache", "passwordSecret": values{"name": "below", "key": "word"}}},
+		values: values{
+			"lm":   values{"enabled": true},
+			"resp": values{"enabled": true, "passwordSecret": values{"name": "clients"}},
+			"http": values{
+				"expose":     true,
+				"keySecret":  values{"name": "operators"},
+				"podMonitor": values{"enabled": true, "labels": values{"release": "prometheus"}},
+			},
+			"redis": values{
+				"url":            "rediss://cache.example:6379/0",
+				"user":           "ringcache",
+				"passwordSecret": values{"name": "below", "key": "word"},
+			},
+		},
 		further: []string{"PodMonitor ringcache", "Service ringcache"},
 		told:    []string{"ec-transfer-config.json", "kv-transfer-config.json", "lm-remote-url", "resp-remote-url"},
 		config: func(c *daemon.Config) {
 			c.LM, c.RESP, c.ValuesAny = []string{"0.0.0.0:65432"}, []string{"0.0.0.0:6379"}, true
 			c.HTTP, c.HTTPAny = "0.0.0.0:9401", true
 			c.Redis, c.RedisUser = "rediss://cache.example:6379/0", "ringcache"
-			c.RESPPasswordFile, c.RedisPasswordFile, c.HTTPKeyFile = "/etc/ringcache/resp/password", "/etc/ringcache/redis/password", []string{"/etc/ringcache/http/key"}
+			c.RESPPasswordFile, c.RedisPasswordFile, c.HTTPKeyFile = "/etc/ringcache/resp/password", "/etc/ringcache/redis/password", []string{
+				"/etc/ringcache/http/key",
+			}
+		},
+	},
+	"certificates of clients": {
+		values: values{"http": values{"expose": true, "tlsSecret": values{"name": "served", "clientCA": true},
+			"podMonitor": values{"enabled": true, "tlsConfig": values{"serverName": "ringcache"}}}},
+		further: []string{"PodMonitor ringcache"},
+		told:    []string{"ec-transfer-config.json", "kv-transfer-config.json"},
+		config: func(c *daemon.Config) {
+			c.HTTP, c.HTTPAny = "0.0.0.0:9401", true
+			c.HTTPCert, c.HTTPCertKey, c.HTTPClientCA = "/etc/ringcache/tls/tls.crt", "/etc/ringcache/tls/tls.key", "/etc/ringcache/tls/ca.crt"
 		},
 	},
 	"settings": {
-		values: values{"settings": values{"quota": "2GiB", "quotas": []any{"team-a=8GiB", "team-b=0"}, "max-sessions": 2048, "prefault": true, "log-format": "json", "lmcache-engine": "vllm 0.33, fp8"}},
-		told:   []string{"ec-transfer-config.json", "kv-transfer-config.json"},
+		values: values{
+			"settings": values{
+				"quota":          "2GiB",
+				"quotas":         []any{"team-a=8GiB", "team-b=0"},
+				"max-sessions":   2048,
+				"prefault":       true,
+				"log-format":     "json",
+				"lmcache-engine": "vllm 0.33, fp8",
+			},
+		},
+		told: []string{"ec-transfer-config.json", "kv-transfer-config.json"},
 		config: func(c *daemon.Config) {
-			c.Quota, c.Quotas, c.MaxSessions, c.Prefault, c.LogFormat = 2<<30, []string{"team-a=8GiB", "team-b=0"}, 2048, true, "json"
+			c.Quota, c.Quotas, c.MaxSessions, c.Prefault, c.LogFormat = 2<<30, []string{
+				"team-a=8GiB",
+				"team-b=0",
+			}, 2048, true, "json"
 			c.LMCacheEngine = "vllm 0.33, fp8"
 		},
 	},
 	"pods of one's own": {
-		values: values{"fullnameOverride": "ringcache", "image": values{"repository": "registry.example/ringcache", "tag": "1.2.3"},
-			"imagePullSecrets": []any{values{"name": "registry"}}, "user": values{"uid": 1000, "gid": 1000}, "priorityClassName": "system-node-critical",
-			"nodeSelector": values{"nvidia.com/gpu.present": nil, "pool": "inference"}, "affinity": values{"nodeAffinity": values{}},
-			"podAnnotations": values{"a/b": "c"}, "podLabels": values{"team": "inference"}, "paths": values{"run": "/run/vllm", "disk": "/mnt/nvme0/ringcache"},
-			"resources": values{"limits": values{"memory": "30Gi", "cpu": "4"}}, "updateStrategy": values{"type": "OnDelete", "rollingUpdate": nil}},
+		values: values{
+			"fullnameOverride": "ringcache",
+			"image":            values{"repository": "registry.example/ringcache", "tag": "1.2.3"},
+			"imagePullSecrets": []any{
+				values{"name": "registry"},
+			},
+			"user":              values{"uid": 1000, "gid": 1000},
+			"priorityClassName": "system-node-critical",
+			"nodeSelector": values{
+				"nvidia.com/gpu.present": nil,
+				"pool":                   "inference",
+			},
+			"affinity": values{"nodeAffinity": values{}},
+			"podAnnotations": values{
+				"a/b": "c",
+			},
+			"podLabels": values{"team": "inference"},
+			"paths":     values{"run": "/run/vllm", "disk": "/mnt/nvme0/ringcache"},
+			"resources": values{
+				"limits": values{"memory": "30Gi", "cpu": "4"},
+			},
+			"updateStrategy": values{"type": "OnDelete", "rollingUpdate": nil},
+		},
 		told: []string{"ec-transfer-config.json", "kv-transfer-config.json"},
 	},
 	"directory": {
-		values: values{"directory": values{"enabled": true, "controller": values{"enabled": true}, "args": []any{"--chunk-size=128"},
-			"events": []any{"tcp://engine-0.engine:5557,instance=engine-0,model=org/model"}}},
+		values: values{
+			"directory": values{"enabled": true, "controller": values{"enabled": true}, "args": []any{"--chunk-size=128"},
+				"events": []any{"tcp://engine-0.engine:5557,instance=engine-0,model=org/model"}},
+		},
 		further: []string{"Deployment ringcache-directory", "Service ringcache-directory"},
 		told:    []string{"directory-url", "ec-transfer-config.json", "kv-transfer-config.json"},
 	},
@@ -92,7 +153,7 @@ func configOf(t *testing.T, args []string, secrets string) daemon.Config {
 	return c
 }
 
-// secretFiles has a file for each password and key that a pod may mount.
+// secretFiles has a file for each password, key and certificate that a pod may mount.
 func secretFiles(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -100,7 +161,29 @@ func secretFiles(t *testing.T) string {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte("secret\n"), 0o600))
 	}
+	cert, key := certificate(t)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "tls"), 0o700))
+	for name, text := range map[string][]byte{"tls.crt": cert, "ca.crt": cert, "tls.key": key} { // as a Secret of kubernetes.io/tls
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "tls", name), text, 0o600))
+	}
 	return dir
+}
+
+// certificate returns one that has signed itself, and its key.
+func certificate(t *testing.T) (cert, key []byte) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
+	require.NoError(t, err)
+	raw, err := x509.MarshalPKCS8PrivateKey(k)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(
+			&pem.Block{Type: "CERTIFICATE", Bytes: der},
+		), pem.EncodeToMemory(
+			&pem.Block{Type: "PRIVATE KEY", Bytes: raw},
+		)
 }
 
 // TestInstalls: each manifest is one of Kubernetes', the flags are those that a daemon takes, and what it is told to use
@@ -118,7 +201,7 @@ func TestInstalls(t *testing.T) {
 			}
 			d, secrets := r.daemon(), secretFiles(t)
 			got := configOf(t, d.Args, secrets)
-			for _, file := range []*string{&config.RESPPasswordFile, &config.RedisPasswordFile} {
+			for _, file := range []*string{&config.RESPPasswordFile, &config.RedisPasswordFile, &config.HTTPCert, &config.HTTPCertKey, &config.HTTPClientCA} {
 				*file = strings.Replace(*file, "/etc/ringcache", secrets, 1)
 			}
 			for i := range config.HTTPKeyFile {
@@ -146,7 +229,10 @@ func exported(c daemon.Config) map[string]any {
 func defaults(t *testing.T) daemon.Config {
 	t.Helper()
 	c, err := daemon.Sources{Flags: map[string]string{
-		"size": "16GiB", "disk": "/var/cache/ringcache", "disk-size": "200GiB", "lmcache": "grpc+unix:///run/ringcache/kv.sock",
+		"size":      "16GiB",
+		"disk":      "/var/cache/ringcache",
+		"disk-size": "200GiB",
+		"lmcache":   "grpc+unix:///run/ringcache/kv.sock",
 	}}.Load()
 	require.NoError(t, err)
 	return c
@@ -187,6 +273,7 @@ func fits(t *testing.T, r *rendered, c daemon.Config) {
 		require.NotNil(t, secret, "%s is mounted", file)
 		require.Equal(t, name, secret.Items[0].Path)
 	}
+	require.Equal(t, c.HTTPCert != "", at["/etc/ringcache/tls"].Secret != nil)
 	ports := map[string]int32{}
 	for _, p := range d.Ports {
 		ports[p.Name] = p.ContainerPort
@@ -243,8 +330,19 @@ func TestDirectory(t *testing.T) {
 	require.NotSubset(t, r.daemonSet().Spec.Template.Labels, s.Spec.Selector, "daemons are none of its pods")
 	require.EqualValues(t, 1, *d.Spec.Replicas)
 	c := d.Spec.Template.Spec.Containers[0]
-	require.Equal(t, []string{"directory", "--http=0.0.0.0:9300", "--pull=0.0.0.0:8300", "--reply=0.0.0.0:8400", "--heartbeat=0.0.0.0:8082",
-		"--events=tcp://engine-0.engine:5557,instance=engine-0,model=org/model", "--chunk-size=128"}, c.Args)
+	require.Equal(
+		t,
+		[]string{
+			"directory",
+			"--http=0.0.0.0:9300",
+			"--pull=0.0.0.0:8300",
+			"--reply=0.0.0.0:8400",
+			"--heartbeat=0.0.0.0:8082",
+			"--events=tcp://engine-0.engine:5557,instance=engine-0,model=org/model",
+			"--chunk-size=128",
+		},
+		c.Args,
+	)
 	flags := map[string]string{}
 	for _, a := range c.Args[1:] {
 		name, value, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")

@@ -18,17 +18,19 @@ func TestRefusedValues(t *testing.T) {
 		values values
 		text   string
 	}{
-		"a size that is no whole number of GiB": {values{"size": "1.5GiB"}, "size"},
-		"a size without unit":                   {values{"size": 16}, "size"},
-		"no such value":                         {values{"sizes": "1GiB"}, "sizes"},
-		"no such setting":                       {values{"settings": values{"qouta": "1GiB"}}, "qouta"},
-		"a setting that has a value of its own": {values{"settings": values{"disk": "/mnt"}}, "disk"},
-		"a setting of another type":             {values{"settings": values{"prefault": "yes"}}, "prefault"},
-		"a port":                                {values{"lm": values{"port": 0}}, "port"},
-		"a path that is not absolute":           {values{"paths": values{"disk": "cache"}}, "disk"},
-		"events without a model":                {values{"directory": values{"events": []any{"tcp://engine:5557"}}}, "events"},
-		"two daemons of a node at a time":       {values{"updateStrategy": values{"rollingUpdate": values{"maxSurge": 1}}}, "maxSurge"},
-		"HTTP for all pods, without a key":      {values{"http": values{"expose": true}}, "http.keySecret"},
+		"a size that is no whole number of GiB":   {values{"size": "1.5GiB"}, "size"},
+		"a size without unit":                     {values{"size": 16}, "size"},
+		"no such value":                           {values{"sizes": "1GiB"}, "sizes"},
+		"no such setting":                         {values{"settings": values{"qouta": "1GiB"}}, "qouta"},
+		"a setting that has a value of its own":   {values{"settings": values{"disk": "/mnt"}}, "disk"},
+		"a setting of another type":               {values{"settings": values{"prefault": "yes"}}, "prefault"},
+		"a port":                                  {values{"lm": values{"port": 0}}, "port"},
+		"a path that is not absolute":             {values{"paths": values{"disk": "cache"}}, "disk"},
+		"events without a model":                  {values{"directory": values{"events": []any{"tcp://engine:5557"}}}, "events"},
+		"two daemons of a node at a time":         {values{"updateStrategy": values{"rollingUpdate": values{"maxSurge": 1}}}, "maxSurge"},
+		"HTTP for all pods, without a key":        {values{"http": values{"expose": true}}, "http.keySecret"},
+		"HTTP for all pods, by TLS without a key": {values{"http": values{"expose": true, "tlsSecret": values{"name": "served"}}}, "http.keySecret"},
+		"clients' certificates without TLS":       {values{"http": values{"expose": true, "tlsSecret": values{"clientCA": true}}}, "clientCA needs TLS"},
 		"a monitor of what is on loopback": {values{"http": values{"podMonitor": values{"enabled": true}}},
 			"http.expose"},
 	} {
@@ -43,9 +45,28 @@ func TestRefusedValues(t *testing.T) {
 
 // ofTheChart are the settings that values of the chart stand for. Those of Sentinels need a file, which nothing mounts.
 var ofTheChart = map[string]bool{
-	"socket": true, "size": true, "shm-dir": true, "disk": true, "disk-size": true, "drain": true, "lmcache": true, "lm": true,
-	"resp": true, "resp-password-file": true, "values-any": true, "redis": true, "redis-user": true, "redis-password-file": true,
-	"redis-sentinel-user": true, "redis-sentinel-password-file": true, "http": true, "http-any": true, "http-key-file": true,
+	"socket":                       true,
+	"size":                         true,
+	"shm-dir":                      true,
+	"disk":                         true,
+	"disk-size":                    true,
+	"drain":                        true,
+	"lmcache":                      true,
+	"lm":                           true,
+	"resp":                         true,
+	"resp-password-file":           true,
+	"values-any":                   true,
+	"redis":                        true,
+	"redis-user":                   true,
+	"redis-password-file":          true,
+	"redis-sentinel-user":          true,
+	"redis-sentinel-password-file": true,
+	"http":                         true,
+	"http-any":                     true,
+	"http-key-file":                true,
+	"http-cert":                    true,
+	"http-cert-key":                true,
+	"http-client-ca":               true,
 }
 
 // TestSchemaHasEachSetting: a new setting of the daemon is one of the chart, by a line in values.schema.json.

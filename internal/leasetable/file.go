@@ -18,9 +18,6 @@ import (
 	"github.com/ringcache/ringcache/internal/sidecar"
 )
 
-// Suffix is what the name of a table has behind the name of its segment.
-const Suffix = ".leases"
-
 var (
 	// ErrDamaged reports that a file can't be the table of a segment. It is an ErrCorrupt of package shmring.
 	ErrDamaged = sentinel.New(sentinel.Corrupt, "leasetable: damaged")
@@ -60,7 +57,7 @@ func (t *Table) Options() Options { return t.opt }
 
 // Path returns the file of the table of a segment in dir, /dev/shm if empty.
 func Path(dir, name string) (string, error) {
-	path, err := shmfile.Path(dir, name+Suffix)
+	path, err := shmfile.Path(dir, name+shmfile.LeasesSuffix)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errInvalid, err)
 	}
@@ -261,10 +258,10 @@ func (t *Table) parse(size int64, generation uint64) error {
 // Remove removes the table beside the segment at path, if there is one. A file of that name that is something else,
 // such as a segment of its own, is left alone.
 func Remove(path string) error {
-	if isForeign(path + Suffix) {
+	if isForeign(path + shmfile.LeasesSuffix) {
 		return nil
 	}
-	if err := os.Remove(path + Suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(path + shmfile.LeasesSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("leasetable: unlinking: %w", err)
 	}
 	return nil

@@ -42,15 +42,26 @@ type Options struct {
 	Patience time.Duration
 }
 
-// Values are the values of a store, as one connection gets and puts them.
-type Values struct{ o Options }
+// Values are the values of a store, as one connection gets and puts them. One goroutine at a time may use them.
+type Values struct {
+	o Options
+
+	// What Pin, Unpin and Use hand to the holder, so that a value that is there takes no memory here.
+	key    [1]tier.Key
+	placed tier.Placed
+	use    func(o tier.Object, b []byte) error
+	err    error // of use
+	while  func()
+}
 
 // New returns Values.
 func New(o Options) *Values {
 	if o.Patience == 0 {
 		o.Patience = 30 * time.Second
 	}
-	return &Values{o}
+	v := &Values{o: o}
+	v.while = func() { v.err = v.use(v.placed.Object, v.placed.Bytes) }
+	return v
 }
 
 // ErrSlow reports that a lower level did not answer in time.
@@ -74,7 +85,16 @@ func (v *Values) Get(ctx context.Context, k tier.Key, use func(o tier.Object, b 
 		return err
 	}
 	defer v.Unpin(k)
-	if held := v.o.Holder.While(func() { err = use(p.Object, p.Bytes) }); held != nil {
+	return v.Use(p, use)
+}
+
+// Use calls use with a value that Pin has returned, as Get does. It must not be called by use.
+func (v *Values) Use(p tier.Placed, use func(o tier.Object, b []byte) error) error {
+	v.placed, v.use = p, use
+	held := v.o.Holder.While(v.while)
+	err := v.err
+	v.placed, v.use, v.err = tier.Placed{}, nil, nil
+	if held != nil {
 		return held
 	}
 	return err
@@ -82,10 +102,10 @@ func (v *Values) Get(ctx context.Context, k tier.Key, use func(o tier.Object, b 
 
 // Pin pins a value in memory, and waits until it was fetched, until Unpin. The errors are those of Get.
 func (v *Values) Pin(ctx context.Context, k tier.Key) (tier.Placed, error) {
-	keys := []tier.Key{k}
 	wait, until := firstWait, time.Now().Add(v.o.Patience)
 	for {
-		p := v.o.Holder.Pin(keys)[0]
+		v.key[0] = k
+		p := v.o.Holder.Pin(v.key[:])[0]
 		if !errors.Is(p.Err, tier.ErrPending) || errors.Is(p.Err, tier.ErrReserved) {
 			return p, p.Err
 		}
@@ -93,12 +113,12 @@ func (v *Values) Pin(ctx context.Context, k tier.Key) (tier.Placed, error) {
 		select {
 		case <-ctx.Done():
 			late.Stop()
-			v.o.Holder.Unpin(keys)
+			v.Unpin(k)
 			return tier.Placed{}, context.Cause(ctx)
 		case <-late.C:
 		}
 		if !time.Now().Before(until) {
-			v.o.Holder.Unpin(keys)
+			v.Unpin(k)
 			return tier.Placed{}, ErrSlow
 		}
 		wait = min(2*wait, lastWait)
@@ -106,7 +126,10 @@ func (v *Values) Pin(ctx context.Context, k tier.Key) (tier.Placed, error) {
 }
 
 // Unpin ends a Pin.
-func (v *Values) Unpin(k tier.Key) { v.o.Holder.Unpin([]tier.Key{k}) }
+func (v *Values) Unpin(k tier.Key) {
+	v.key[0] = k
+	v.o.Holder.Unpin(v.key[:])
+}
 
 // Stat describes a value, of whatever level has it. The errors are those of tier.Store.Stat.
 func (v *Values) Stat(ctx context.Context, k tier.Key) (tier.Object, error) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -79,7 +80,9 @@ func (p *tutorial) run(t *testing.T, here, shown map[string]string) (printed []s
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	begin := time.Now()
 	out, err := cmd.CombinedOutput()
+	t.Logf("all of %s took %s", filepath.Base(p.path), time.Since(begin).Round(time.Second))
 	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what a failure has left
 	t.Logf("%s", out)
 	require.NoError(t, err)

@@ -127,7 +127,10 @@ func (d *Directory) location(w *worker, name string, add bool) (*location, error
 	case len(name) > maxName:
 		return nil, fmt.Errorf("%w: the location has more than %d bytes", errInvalid, maxName)
 	}
-	l := &location{name: name, worker: w, gap: !w.fresh} // what was reported before is not known
+	l := &location{name: name, worker: w}
+	if !w.fresh { // what was reported before is not known
+		l.gap, w.wants = true, cmp.Or(w.wants, reportsLost)
+	}
 	d.start(l)
 	w.locations = append(w.locations, l)
 	return l, nil

@@ -87,6 +87,97 @@ func TestGap(t *testing.T) {
 	validate(t, d)
 }
 
+// TestSyncOfOneLocationLeavesOthersWanted: a full synchronisation of one location heals that one. Another one that has
+// lost reports, or of which nothing was known, is wanted until it is told, too.
+func TestSyncOfOneLocationLeavesOthersWanted(t *testing.T) {
+	d := New(Options{})
+	id := ID{"a", 0}
+	reason := func() string {
+		r, err := d.Heartbeat(Worker{ID: id})
+		require.NoError(t, err)
+		return r
+	}
+	syncs := 0
+	sync := func(at string) {
+		syncs++
+		name := fmt.Sprint(syncs)
+		require.NoError(t, d.StartSync(id, at, name, 1))
+		require.Empty(t, reason(), "it is under way")
+		require.NoError(t, d.SyncBatch(id, at, name, 0, keys(1)))
+		require.NoError(t, d.EndSync(id, name))
+	}
+	require.NoError(t, d.Register(Worker{ID: id}))
+	for _, at := range []string{"cpu", "disk"} {
+		require.NoError(t, d.Apply(id, at, []Report{{Key: NumberKey(1), Number: 1}}))
+	}
+	require.Equal(t, reportsLost, reason())
+	sync("cpu")
+	require.Equal(t, reportsLost, reason(), "the disk has lost reports still")
+	sync("disk")
+	require.Empty(t, reason())
+
+	d.Deregister(id) // it comes to a directory that does not know it
+	require.NotEmpty(t, reason())
+	sync("cpu")
+	require.Empty(t, reason(), "nothing is known of a disk")
+	require.NoError(t, d.Apply(id, "disk", admitted(1)))
+	require.Equal(t, reportsLost, reason(), "what the disk had before is not known")
+	sync("disk")
+	require.Empty(t, reason())
+	require.False(t, d.Find(keys(1), Query{})[0].Stale)
+	validate(t, d)
+}
+
+// TestWorkerThatTellsOfOneLocationOnly: LMCache's workers tell what is in their memory, whatever was lost, and store
+// nothing meanwhile. One that tells again of a location which has lost nothing is not asked any more.
+func TestWorkerThatTellsOfOneLocationOnly(t *testing.T) {
+	d := New(Options{})
+	id := ID{"a", 0}
+	require.NoError(t, d.Register(Worker{ID: id}))
+	for _, at := range []string{"cpu", "disk"} {
+		require.NoError(t, d.Apply(id, at, []Report{{Key: NumberKey(1), Number: 1}}))
+	}
+	asked := 0
+	for reason := reportsLost; reason != ""; asked++ {
+		require.Less(t, asked, 3)
+		require.NoError(t, d.StartSync(id, "cpu", fmt.Sprint(asked), 0))
+		require.NoError(t, d.EndSync(id, fmt.Sprint(asked)))
+		var err error
+		reason, err = d.Heartbeat(Worker{ID: id})
+		require.NoError(t, err)
+	}
+	require.Equal(t, 2, asked)
+	require.True(t, d.Find(keys(1), Query{})[0].Stale)
+	require.NoError(t, d.Apply(id, "disk", []Report{{Key: NumberKey(2), Number: 7}}))
+	reason, err := d.Heartbeat(Worker{ID: id})
+	require.NoError(t, err)
+	require.Equal(t, reportsLost, reason, "more is lost")
+	validate(t, d)
+}
+
+// TestStartOfASyncThatComesAgain: a worker that got no answer begins its full synchronisation again. What was evicted
+// since the first time is not admitted by its batches, and nothing else may take its name meanwhile.
+func TestStartOfASyncThatComesAgain(t *testing.T) {
+	d := New(Options{})
+	id := ID{"a", 0}
+	require.NoError(t, d.Register(Worker{ID: id}))
+	d.Lost(id)
+	require.NoError(t, d.Apply(id, "disk", admitted(1)))
+	require.NoError(t, d.StartSync(id, "cpu", "s", 1))
+	require.NoError(t, d.Apply(id, "cpu", []Report{{Evicted: true, Key: NumberKey(1), Number: -1}}))
+	require.NoError(t, d.StartSync(id, "cpu", "s", 1))
+	require.ErrorIs(t, d.StartSync(id, "cpu", "s", 2), ErrSyncing)
+	require.ErrorIs(t, d.StartSync(id, "disk", "s", 1), ErrSyncing)
+	require.NoError(t, d.SyncBatch(id, "cpu", "s", 0, keys(1, 2)))
+	require.NoError(t, d.EndSync(id, "s"))
+	require.False(t, d.Holds(id, "cpu", NumberKey(1)))
+	require.True(t, d.Holds(id, "cpu", NumberKey(2)))
+	reason, err := d.Heartbeat(Worker{ID: id})
+	require.NoError(t, err)
+	require.Equal(t, reportsLost, reason, "of the disk")
+	validate(t, d)
+}
+
 // TestSyncOfManyChanges: what is evicted meanwhile is remembered up to a bound, and then another one is wanted.
 func TestSyncOfManyChanges(t *testing.T) {
 	d := New(Options{})

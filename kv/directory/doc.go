@@ -17,8 +17,10 @@
 // wants a full synchronisation. So does a worker that the directory does not know, since it began after the
 // worker. The first number of such a worker is taken as it is, so reports that are lost between its full
 // synchronisation and that number are not noticed. Sources that count by themselves say so: [Directory.Lost].
-// A full synchronisation is [Directory.StartSync], any number of [Directory.SyncBatch], and
-// [Directory.EndSync]; [Directory.SyncStatus] names batches that were lost. Reports go on meanwhile.
+// A full synchronisation of a location is [Directory.StartSync], any number of [Directory.SyncBatch], and
+// [Directory.EndSync]; [Directory.SyncStatus] names batches that were lost. Reports go on meanwhile. It is
+// wanted until no location of the worker is stale, or the worker synchronises one that was not: then it has
+// nothing else to tell. LMCache's workers tell what is in their memory, whatever was lost.
 //
 // # Several directories
 //

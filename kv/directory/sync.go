@@ -2,6 +2,7 @@ package directory
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -51,7 +52,7 @@ func (d *Directory) setSync(w *worker, s *fullSync) {
 func (s *fullSync) has(batch int) bool { return s.received[batch/64]&(1<<(batch%64)) != 0 }
 
 // StartSync empties a location, and begins to take all its chunks in so many batches. While another synchronisation of
-// the worker is under way the error is ErrSyncing.
+// the worker is under way the error is ErrSyncing. One that has begun may be begun again, which changes nothing.
 func (d *Directory) StartSync(id ID, location, sync string, batches int) error {
 	if batches < 0 || batches > maxBatches || len(sync) > 2*maxName {
 		return fmt.Errorf("%w: a full synchronisation in %d batches; %d are the most", errInvalid, batches, maxBatches)
@@ -63,8 +64,12 @@ func (d *Directory) StartSync(id ID, location, sync string, batches int) error {
 		return unknown(id)
 	}
 	d.expireSync(w)
-	if w.sync != nil && !w.sync.complete && w.sync.id != sync {
-		return fmt.Errorf("%w: by %q", ErrSyncing, w.sync.id)
+	if s := w.sync; s != nil && !s.complete {
+		if s.id != sync || s.location != location || s.batches != batches {
+			return fmt.Errorf("%w: by %q", ErrSyncing, s.id)
+		}
+		s.last = d.o.Now() // the worker has not got the answer
+		return nil
 	}
 	l, err := d.location(w, location, true)
 	if err != nil {
@@ -72,13 +77,22 @@ func (d *Directory) StartSync(id ID, location, sync string, batches int) error {
 	}
 	d.change(w)
 	d.clear(l)
-	l.gap = false
-	w.wants = ""
+	w.heal(l)
 	d.setSync(w, &fullSync{
 		id: sync, location: location, batches: batches, missing: batches, received: make([]uint64, (batches+63)/64),
 		last: d.o.Now(),
 	})
 	return nil
+}
+
+// heal notes that all of a location is being told. Other stale ones are wanted still, unless this one was not stale: then
+// the worker tells what it can, and has no more to tell. LMCache's tell of their memory only, and do not store meanwhile.
+func (w *worker) heal(l *location) {
+	was := l.gap
+	l.gap, w.wants = false, ""
+	if was && slices.ContainsFunc(w.locations, func(l *location) bool { return l.gap }) {
+		w.wants = reportsLost
+	}
 }
 
 // syncOf returns a synchronisation that is under way.

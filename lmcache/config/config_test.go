@@ -332,7 +332,7 @@ func TestTranslateServer(t *testing.T) {
 		{[]string{"--hash-algorithm", "builtin"}, nil, "what the old server has kept is not found again"},
 		{[]string{"--http-host", "0.0.0.0", "--api-key-file", "/k"},
 			[]string{"http 0.0.0.0:8080", "http-any true", "http-key-file /k"}, ""},
-		{[]string{"--http-host", "0.0.0.0"}, []string{"http-any true"}, "http-key-file alone"},
+		{[]string{"--http-host", "0.0.0.0"}, []string{"http-any true"}, "http-key-file or http-client-ca only"},
 		{[]string{"--isolated-ipc"}, []string{"lmcache-bodies true"}, "sends KV within messages"},
 		{[]string{"--l2-adapter", `{"type": "fs", "base_path": "/srv"}`}, []string{"disk /srv/ringcache"}, ""},
 		{[]string{"--l2-adapter", `{"type": "fs_native", "base_path": "/srv", "max_capacity_gb": 2}`},
@@ -475,4 +475,15 @@ func FuzzServer(f *testing.F) {
 		_, err = c.Translate(Engine{}).YAML(true)
 		require.NoError(t, err)
 	})
+}
+
+// TestAsyncLoadingIsExplained: an operator who has asked for it sees that loads begin with look-ups here, too, and which
+// part of LMCache's is not there.
+func TestAsyncLoadingIsExplained(t *testing.T) {
+	rows := load(t, "enable_async_loading: true\n").Translate(Engine{}).Rows
+	at := slices.IndexFunc(rows, func(r Row) bool { return r.Option == "enable_async_loading" })
+	require.Equal(t, "true", rows[at].Value)
+	require.False(t, rows[at].Default)
+	require.Contains(t, rows[at].Here, "always so")
+	require.Contains(t, rows[at].Here, "sockets for it, between scheduler and worker, are not served")
 }

@@ -17,6 +17,8 @@ const (
 	hidden   = "hidden states are not kept"
 	lookUp   = "a look-up is one call to the daemon, " +
 		"whose time limit is the connector's option lmcache.mp.mq_timeout"
+	loading = "always so: a look-up begins to fetch what lower levels have, and the engine asks again meanwhile; " +
+		"LMCache's own sockets for it, between scheduler and worker, are not served"
 	pins         = "what an engine has looked up is locked for 5 minutes, or until the engine ends"
 	where        = "every level is written to and read from"
 	fewer        = "everything that is there is loaded"
@@ -102,7 +104,7 @@ var engineOptions = []Option{
 	{Name: "py_enable_gc", Type: typeBool, Default: true, without: engines},
 	{Name: "cache_policy", Type: typeText, Default: "LRU"},
 	{Name: "numa_mode", Type: typeText, Default: nil, without: pages},
-	{Name: "enable_async_loading", Type: typeBool, Default: false, without: lookUp},
+	{Name: "enable_async_loading", Type: typeBool, Default: false, without: loading},
 	{Name: "internal_api_server_enabled", Type: typeBool, Default: false, without: inEngine},
 	{Name: "internal_api_server_port_start", Type: typeInt, Default: int64(6999), without: inEngine},
 	{Name: "priority_limit", Type: typeInt, Default: nil, without: engines},

@@ -163,7 +163,7 @@ func (t translator) http(s Setting) string {
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
 		t.set("http-any", "true")
 		if !t.hasKeys() {
-			t.warn("http-host is %s, which other machines reach: the daemon takes that with http-key-file alone", host)
+			t.warn("http-host is %s, which other machines reach: the daemon takes that with http-key-file or http-client-ca only", host)
 		}
 	}
 	return line

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +65,87 @@ func TestExchangesAreLMCaches(t *testing.T) {
 			t.Logf("lmcache %s: %d connections, %d steps", g.Versions["lmcache"], len(g.Connections), steps)
 		})
 	}
+}
+
+// TestRecordedExchanges replays testdata/exchanges, which LMCache's own server has answered, byte for byte, but for what
+// this server does better.
+func TestRecordedExchanges(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "exchanges", "lm_exchange.json"))
+	require.NoError(t, err)
+	var recorded struct {
+		Exchanges []struct {
+			Case, Step string
+			Send       string `json:"send_hex"`
+			Receive    string `json:"recv_hex"`
+			End        string `json:"recv_end"`
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &recorded))
+	require.Len(t, recorded.Exchanges, 83)
+	b := newBed(t, bedOptions{})
+	answer := func(code Code) string {
+		reply, err := Located.AppendReply(nil, &Reply{Code: code, Meta: nothing})
+		require.NoError(t, err)
+		return hex.EncodeToString(reply)
+	}
+	better := map[string]string{ // by step: what this server answers
+		"LIST":                            answer(Fail), // stock servers leave the client waiting
+		"PUT with length -1, then HEALTH": "",
+		"GET of the length -1 object":     "",
+		"EXIST of a key whose PUT was cut after 10 of 100 bytes": answer(Fail), // stock servers store what did not come
+		"GET of it":                     answer(Fail),
+		"HEALTH on the same connection": answer(Success),
+	}
+	exist := header(t, Located, Request{Exist, key, 0, Meta{1, 2, [4]int32{}}, 0})
+	var c net.Conn
+	dial := func() {
+		if c != nil {
+			require.NoError(t, c.Close())
+		}
+		c = b.dial()
+	}
+	before, same := "", 0
+	for _, x := range recorded.Exchanges {
+		what, want, ends := x.Case+"/"+x.Step, x.Receive, x.End == "eof"
+		together := strings.HasPrefix(x.Step, "HEALTH on the same") || x.Step == "GET of the length -1 object"
+		if x.Case != before || strings.HasPrefix(x.Case, "bad") && !together {
+			dial()
+		}
+		before = x.Case
+		if other, is := better[x.Step]; is {
+			want, ends = other, other == ""
+		} else {
+			same++
+		}
+		switch x.Step { // what was not sent in one piece
+		case "EXIST sent one byte at a time":
+			for i := range exist {
+				write(t, c, exist[i:i+1])
+			}
+		case "half a header, then EOF":
+			dial()
+			write(t, c, exist[:100])
+			require.NoError(t, c.(interface{ CloseWrite() error }).CloseWrite())
+		case "EXIST of a key whose PUT was cut after 10 of 100 bytes":
+			put := Request{Put, "trunc@1@0@1@half", 100, Meta{1, 2, [4]int32{1, 1, 1, 50}}, 0}
+			write(t, c, append(header(t, Located, put), "only ten b"...))
+			dial()
+		case "GET of the length -1 object":
+			continue // the connection is closed already
+		}
+		if x.Send != "" {
+			write(t, c, unhex(t, x.Send))
+		}
+		got := make([]byte, len(want)/2)
+		_, err := io.ReadFull(c, got)
+		require.NoError(t, err, what)
+		require.Equal(t, want, hex.EncodeToString(got), what)
+		if ends {
+			requireClosed(t, c)
+		}
+	}
+	require.NoError(t, c.Close())
+	t.Logf("%d steps, %d of them as LMCache's server", len(recorded.Exchanges), same)
 }
 
 const key = "org/model@1@0@1234abcd@bfloat16"

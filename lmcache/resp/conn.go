@@ -2,12 +2,12 @@ package resp
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"net"
-	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +25,7 @@ type conn struct {
 	authed bool
 	name   string // that the client has given itself
 	ended  bool   // after the answer
+	value  value
 
 	// What it looks like: see doc.go. plain is that only commands of LMCache's native client came so far; asked, that
 	// EXISTS was among them.
@@ -38,6 +39,11 @@ func newConn(s *Server, nc net.Conn, id uint64) *conn {
 	c := &conn{
 		writer: writer{out: bufio.NewWriterSize(nc, buffer), protocol: 2},
 		server: s, id: id, plain: true, authed: s.o.Password == "",
+	}
+	c.value.send = func(_ tier.Object, b []byte) error {
+		s.counts.hits.Add(1)
+		c.value.err = c.sendValue(b)
+		return nil
 	}
 	c.reader = reader{net: nc, in: bufio.NewReaderSize(input{c}, buffer), patience: s.o.Patience}
 	return c
@@ -86,15 +92,22 @@ func (c *conn) serve() {
 }
 
 // flushOut sends answers.
-func (c *conn) flushOut() error { return errors.Join(c.wait(), c.out.Flush()) }
+func (c *conn) flushOut() error {
+	if c.out.Buffered() == 0 {
+		return nil
+	}
+	return errors.Join(c.wait(), c.out.Flush())
+}
 
 // begin waits for a command. It reports false at the end of the connection or of the server.
 func (c *conn) begin() bool {
-	if !c.setIdle(true) {
-		return false
-	}
-	if _, err := c.in.Peek(1); err != nil {
-		return false
+	if c.in.Buffered() == 0 {
+		if !c.setIdle(true) {
+			return false
+		}
+		if _, err := c.in.Peek(1); err != nil {
+			return false
+		}
 	}
 	return c.setIdle(false)
 }
@@ -106,7 +119,7 @@ func (c *conn) setIdle(idle bool) bool {
 	if c.server.isEnding() {
 		return false
 	}
-	c.idle = idle
+	c.idle, c.waited = idle, time.Time{}
 	if idle {
 		return c.net.SetDeadline(time.Time{}) == nil
 	}
@@ -148,8 +161,17 @@ func (c *conn) command() error {
 		c.error("ERR unknown command")
 		return c.skipArgs(n-1, c.mostOf())
 	}
-	name := c.words.at(0)
-	return c.run(strings.ToUpper(string(name[:min(len(name), 32)])), n-1)
+	return c.run(upper(c.words.at(0)), n-1)
+}
+
+// upper makes the letters of the name of a command capital.
+func upper(name []byte) []byte {
+	for i, b := range name {
+		if 'a' <= b && b <= 'z' {
+			name[i] = b - 'a' + 'A'
+		}
+	}
+	return name
 }
 
 // mostOf is the most bytes of an argument.
@@ -161,19 +183,19 @@ func (c *conn) mostOf() int64 {
 }
 
 // run runs a command with n more arguments, which it reads.
-func (c *conn) run(name string, n int64) error {
-	switch name {
+func (c *conn) run(name []byte, n int64) error {
+	switch string(name) {
 	case "EXISTS", "GET", "SET", "DEL", "AUTH":
 	default:
 		c.plain = false
 	}
-	cmd, known := commands[name]
+	cmd, known := commands[string(name)]
 	switch {
 	case !known:
 		c.error("ERR unknown command '%.32q'", name)
 		return c.skipArgs(n, c.mostOf())
 	case n < int64(cmd.least) || cmd.most >= 0 && n > int64(cmd.most):
-		c.error("ERR wrong number of arguments for '%s' command", strings.ToLower(name))
+		c.error("ERR wrong number of arguments for '%s' command", bytes.ToLower(name))
 		return c.skipArgs(n, c.mostOf())
 	case !c.authed && !cmd.before:
 		c.error("NOAUTH Authentication required.")
@@ -191,7 +213,7 @@ func (c *conn) run(name string, n int64) error {
 	}
 	if !kept {
 		c.error("ERR a command of '%s' has more than %d arguments or %d bytes of them",
-			strings.ToLower(name), maxWords, maxText)
+			bytes.ToLower(name), maxWords, maxText)
 		return nil
 	}
 	return cmd.run(c)

@@ -11,54 +11,59 @@ import (
 // users are the commands that read objects to clients, or those that store values of clients.
 type users struct {
 	mu   sync.Mutex
-	busy map[tier.Key]*use
+	busy map[tier.Key]use
 }
 
 // use are those of a key.
 type use struct {
 	n    int
-	done chan struct{} // closed when n is 0
+	done chan struct{} // closed when n is 0; nil as long as nobody waits
 }
 
-// add notes a command that uses a key, until the function that it returns.
-func (u *users) add(k tier.Key) (end func()) {
+// add notes a command that uses a key, until remove.
+func (u *users) add(k tier.Key) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.addLocked(k)
+	u.addLocked(k)
 }
 
 // addAlone is add when no other command uses the key. The error is that of ctx.
-func (u *users) addAlone(ctx context.Context, k tier.Key) (end func(), err error) {
+func (u *users) addAlone(ctx context.Context, k tier.Key) error {
 	for {
 		u.mu.Lock()
-		if u.busy[k] == nil {
-			defer u.mu.Unlock()
-			return u.addLocked(k), nil
+		if u.busy[k].n == 0 {
+			u.addLocked(k)
+			u.mu.Unlock()
+			return nil
 		}
 		u.mu.Unlock()
 		if u.wait(ctx, k); ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }
 
-func (u *users) addLocked(k tier.Key) (end func()) {
-	b := u.busy[k]
-	if b == nil {
-		if u.busy == nil {
-			u.busy = map[tier.Key]*use{}
-		}
-		b = &use{done: make(chan struct{})}
-		u.busy[k] = b
+func (u *users) addLocked(k tier.Key) {
+	if u.busy == nil {
+		u.busy = map[tier.Key]use{}
 	}
+	b := u.busy[k]
 	b.n++
-	return func() {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		if b.n--; b.n == 0 {
-			delete(u.busy, k)
-			close(b.done)
-		}
+	u.busy[k] = b
+}
+
+// remove ends an add.
+func (u *users) remove(k tier.Key) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	b := u.busy[k]
+	if b.n--; b.n > 0 {
+		u.busy[k] = b
+		return
+	}
+	delete(u.busy, k)
+	if b.done != nil {
+		close(b.done)
 	}
 }
 
@@ -66,9 +71,13 @@ func (u *users) addLocked(k tier.Key) (end func()) {
 // ctx ends.
 func (u *users) wait(ctx context.Context, k tier.Key) bool {
 	u.mu.Lock()
-	b := u.busy[k]
+	b, used := u.busy[k]
+	if used && b.done == nil {
+		b.done = make(chan struct{})
+		u.busy[k] = b
+	}
 	u.mu.Unlock()
-	if b == nil {
+	if !used {
 		return false
 	}
 	select {

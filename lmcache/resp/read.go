@@ -43,11 +43,17 @@ type reader struct {
 	in       *bufio.Reader
 	patience time.Duration
 	last     time.Time // of the command
+	waited   time.Time // when wait last set the time, if it has in this command
 }
 
-// wait gives the client time for what it has to send, or to take.
+// wait gives the client time for what it has to send, or to take. It is asked for often, so it may be a little less.
 func (r *reader) wait() error {
-	until := time.Now().Add(r.patience)
+	now := time.Now()
+	if now.Sub(r.waited) < r.patience/32 {
+		return nil
+	}
+	r.waited = now
+	until := now.Add(r.patience)
 	if until.After(r.last) {
 		until = r.last
 	}
@@ -130,14 +136,15 @@ func (r *reader) skip(n int64) error {
 
 // end reads the end of an argument.
 func (r *reader) end() error {
-	var b [2]byte
-	if err := r.fill(b[:]); err != nil {
+	b, err := r.in.Peek(len("\r\n"))
+	if err != nil {
 		return err
 	}
-	if string(b[:]) != "\r\n" {
+	if string(b) != "\r\n" {
 		return malformed("an argument is longer than announced")
 	}
-	return nil
+	_, err = r.in.Discard(len(b))
+	return err
 }
 
 // skipArgs reads past whole arguments.

@@ -274,9 +274,10 @@ func TestSlowSetOfAnother(t *testing.T) {
 	b := newBed(t, 0, false, func(o *Options) { o.Patience = 2 * time.Second })
 	p := b.dial()
 	require.Equal(t, "+PONG\r\n", p.do("PING"))
-	end := b.server.writers.add(tier.Key{Space: space, Name: "k"})
+	k := tier.Key{Space: space, Name: "k"}
+	b.server.writers.add(k)
 	require.Equal(t, "-ERR others are storing the object\r\n", p.do("SET", "k", strings.Repeat("x", 300_000)))
-	end()
+	b.server.writers.remove(k)
 	require.Equal(t, "+OK\r\n", p.do("SET", "k", strings.Repeat("x", 300_000)))
 }
 

@@ -101,23 +101,18 @@ func (c *conn) send(name []byte) error {
 		c.null()
 		return nil
 	}
-	defer c.server.readers.add(k)()
-	var sent error
-	use := func(_ tier.Object, b []byte) error {
-		c.server.counts.hits.Add(1)
-		sent = c.value(b)
-		return nil
-	}
-	err := c.store.Get(c.server.ctx, k, use)
+	c.server.readers.add(k)
+	defer c.server.readers.remove(k)
+	err := c.store.Get(c.server.ctx, k, c.value.send)
 	size, known := c.server.affirmed.size(k.Name)
 	known = known && c.plain && c.asked
 	if err != nil && known && c.stored(k) { // it was being replaced
-		err = c.store.Get(c.server.ctx, k, use)
+		err = c.store.Get(c.server.ctx, k, c.value.send)
 	}
 	switch {
 	case err == nil:
 		c.server.pins.drop(k)
-		return sent
+		return c.value.err
 	case known:
 		// LMCache's native client has been told that it is there, and would wait for ever behind a nil.
 		c.server.counts.lost.Add(1)
@@ -291,11 +286,10 @@ func (c *conn) set(n int64) error {
 func (c *conn) put(k tier.Key, size int64, body *body) error {
 	ctx, cancel := c.patient()
 	defer cancel()
-	end, err := c.server.writers.addAlone(ctx, k)
-	if err != nil {
+	if c.server.writers.addAlone(ctx, k) != nil {
 		return errors.New("others are storing the object")
 	}
-	defer end()
+	defer c.server.writers.remove(k)
 	if size == 0 { // nobody reads it
 		if err := body.rest(); err != nil {
 			return err

@@ -7,6 +7,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/ringcache/ringcache/tier"
 )
 
 // writer writes answers. Errors of the connection come with the next flush.
@@ -22,9 +24,8 @@ func (w *writer) line(kind byte, text string) {
 }
 
 func (w *writer) head(kind byte, n int64) {
-	var b [24]byte
 	_ = w.out.WriteByte(kind)
-	_, _ = w.out.Write(strconv.AppendInt(b[:0], n, 10))
+	_, _ = w.out.Write(strconv.AppendInt(w.out.AvailableBuffer(), n, 10))
 	_, _ = w.out.WriteString("\r\n")
 }
 
@@ -76,8 +77,17 @@ func (w *writer) padded(n int) {
 	w.line('-', text[:n-len("-\r\n")])
 }
 
-// value writes the bytes of an object from where they are.
-func (c *conn) value(b []byte) error {
+// value is the value that a connection sends. The next one takes its memory.
+type value struct {
+	send   func(o tier.Object, b []byte) error // sendValue, for a Store
+	err    error                               // of it
+	header []byte
+	parts  net.Buffers
+	array  [3][]byte // of parts
+}
+
+// sendValue writes the bytes of an object from where they are.
+func (c *conn) sendValue(b []byte) error {
 	if len(b) <= buffer/2 {
 		c.bulk(b)
 		return nil
@@ -85,19 +95,21 @@ func (c *conn) value(b []byte) error {
 	if err := errors.Join(c.wait(), c.out.Flush()); err != nil { // looking may have taken long
 		return err
 	}
-	parts := net.Buffers{append(strconv.AppendInt([]byte("$"), int64(len(b)), 10), '\r', '\n')}
+	v := &c.value
+	v.header = append(strconv.AppendInt(append(v.header[:0], '$'), int64(len(b)), 10), '\r', '\n')
+	v.parts = append(v.array[:0], v.header)
 	for {
 		n := min(len(b), stride)
-		parts = append(parts, b[:n])
+		v.parts = append(v.parts, b[:n])
 		if b = b[n:]; len(b) == 0 {
-			parts = append(parts, []byte("\r\n"))
+			v.parts = append(v.parts, v.header[len(v.header)-len("\r\n"):])
 		}
-		if _, err := parts.WriteTo(c.net); err != nil || len(b) == 0 {
+		if _, err := v.parts.WriteTo(c.net); err != nil || len(b) == 0 {
 			return err
 		}
 		if err := c.wait(); err != nil {
 			return err
 		}
-		parts = nil
+		v.parts = v.array[:0]
 	}
 }

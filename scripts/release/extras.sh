@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the files beside the program, in bin/release: completions, the man page, and the unit of systemd with the program's
+# Makes the files beside the program, in bin/release: completions, the man page, and the units of systemd with the program's
 # place in packages.
 set -eu
 cd "$(dirname -- "$0")/../.."
@@ -9,5 +9,6 @@ CGO_ENABLED=0 go build -trimpath -buildvcs=true -ldflags="-s -w" -o "$out/ringca
 for shell in bash zsh fish; do "$out/ringcache" completion "$shell" > "$out/ringcache.$shell"; done
 "$out/ringcache" man > "$out/ringcache.1"
 gzip -9nf "$out/ringcache.1"
-sed 's|/usr/local/bin/|/usr/bin/|; s|/etc/systemd/system/|/usr/lib/systemd/system/|' deploy/systemd/ringcache.service > "$out/ringcache.service"
-sed 's|/etc/systemd/system/|/usr/lib/systemd/system/|' deploy/systemd/ringcache.socket > "$out/ringcache.socket"
+for unit in ringcache.service ringcache.socket ringcache-directory.service; do
+    sed 's|/usr/local/bin/|/usr/bin/|; s|/etc/systemd/system/|/usr/lib/systemd/system/|' "deploy/systemd/$unit" > "$out/$unit"
+done

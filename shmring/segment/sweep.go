@@ -122,7 +122,7 @@ func sweep(o SweepOptions, dir, name string) (s Swept, ok bool) {
 		s.Err = err
 		return s, true
 	}
-	s.Bytes += besideSize(path)
+	s.Bytes += shmfile.BesideSize(path)
 	if s.Alive || !o.Remove {
 		return s, true
 	}
@@ -135,16 +135,6 @@ func sweep(o SweepOptions, dir, name string) (s Swept, ok bool) {
 	s.Err = errors.Join(removeLeases(path, f), f.Remove())
 	s.Removed = s.Err == nil
 	return s, true
-}
-
-// besideSize returns the bytes of the table of leases beside a segment, and of what the daemon knows of engines.
-func besideSize(path string) (n int64) {
-	for _, suffix := range []string{leasetable.Suffix, shmfile.EnginesSuffix} {
-		if st, err := os.Lstat(path + suffix); err == nil && st.Mode().IsRegular() {
-			n += st.Size()
-		}
-	}
-	return n
 }
 
 // sweepDamaged looks at a segment whose sidecar is damaged.
@@ -183,7 +173,7 @@ func sweepDamaged(o SweepOptions, dir, name string, damage error) (s Swept, ok b
 		defer seg.Close()
 		s.Bytes += segSize
 	}
-	s.Bytes += besideSize(path)
+	s.Bytes += shmfile.BesideSize(path)
 	if !o.Remove {
 		return s, true
 	}

@@ -39,7 +39,7 @@ type lease struct {
 	at          int              // its place there
 	req         *shmstore.Request
 	pinned      map[tier.Key]*item
-	reserved    map[tier.Key]*item
+	reserved    map[tier.Key]*item // nil until there is one
 	bytes       int64
 	expired     bool // pins are gone, or are going
 	ended       bool
@@ -57,7 +57,7 @@ type item struct {
 }
 
 func (l *Level) newLease(id, owner string) *lease {
-	return &lease{l: l, id: id, owner: owner, pinned: map[tier.Key]*item{}, reserved: map[tier.Key]*item{}}
+	return &lease{l: l, id: id, owner: owner, pinned: map[tier.Key]*item{}}
 }
 
 // find returns what the lease has of an object, nil if it does not have it.

@@ -146,6 +146,9 @@ func (x *lease) recordAll(fresh []*item, placed []tier.Placed) {
 // add adds an item, which is in the table or will be before the call ends.
 func (x *lease) add(it *item) {
 	if it.res != nil {
+		if x.reserved == nil {
+			x.reserved = map[tier.Key]*item{}
+		}
 		x.reserved[it.object.Key] = it
 	} else {
 		x.pinned[it.object.Key] = it

@@ -30,7 +30,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Handler answers what is below Path but for the stream, and Path without its slash. guarded reports that only those
-// who have a key get to it. Else it answers only under names that no website can have: addresses, and localhost.
+// who have a key get to it, or that it is by TLS. Else it answers only under names that no website can have: addresses, and localhost.
 func (p *Page) Handler(guarded bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /page", func(w http.ResponseWriter, _ *http.Request) {
@@ -67,7 +67,7 @@ func safe(guarded bool, next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		if !guarded && !isAddress(q.Host) {
-			http.Error(w, "the page is answered under the address of the machine, or localhost; under any name if http-key-file is set", http.StatusMisdirectedRequest)
+			http.Error(w, "the page is answered under the address of the machine, or localhost; under any name if http-key-file or http-cert is set", http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, q)

@@ -141,19 +141,16 @@ func (c *Conn) leave() {
 
 // Get is Values.Get, and counts.
 func (c *Conn) Get(ctx context.Context, k tier.Key, use func(o tier.Object, b []byte) error) error {
-	found := false
-	err := c.Values.Get(ctx, k, func(o tier.Object, b []byte) error {
-		found = true
-		return use(o, b)
-	})
-	if found {
-		c.protocol.counts.hits.Add(1)
-		c.session.Count(c.protocol.o.Space, registry.Use{Hits: 1}, false)
-	} else {
+	p, err := c.Pin(ctx, k)
+	if err != nil {
 		c.protocol.counts.misses.Add(1)
 		c.session.Count(c.protocol.o.Space, registry.Use{Misses: 1}, false)
+		return err
 	}
-	return err
+	defer c.Unpin(k)
+	c.protocol.counts.hits.Add(1)
+	c.session.Count(c.protocol.o.Space, registry.Use{Hits: 1}, false)
+	return c.Use(p, use)
 }
 
 // Put is Values.Put, and counts.

@@ -39,8 +39,11 @@ capabilities: {drop: [ALL]}
 
 {{/* What a schema can't say. */}}
 {{- define "ringcache.check" -}}
-{{- if and .Values.http.expose .Values.lmcache.enabled (not .Values.http.keySecret.name) -}}
-{{- fail "http.expose with lmcache: other pods could clear the cache by HTTP; name a secret with a key by http.keySecret" -}}
+{{- if and .Values.http.tlsSecret.clientCA (not .Values.http.tlsSecret.name) -}}
+{{- fail "http.tlsSecret: clientCA needs TLS; name a secret of the type kubernetes.io/tls by http.tlsSecret.name" -}}
+{{- end -}}
+{{- if and .Values.http.expose .Values.lmcache.enabled (not .Values.http.keySecret.name) (not .Values.http.tlsSecret.clientCA) -}}
+{{- fail "http.expose with lmcache: other pods could clear the cache by HTTP; name a secret with a key by http.keySecret, or set http.tlsSecret.clientCA" -}}
 {{- end -}}
 {{- if and .Values.http.podMonitor.enabled (not .Values.http.expose) -}}
 {{- fail "http.podMonitor: Prometheus does not get to HTTP unless http.expose is set" -}}
@@ -90,6 +93,13 @@ capabilities: {drop: [ALL]}
 - --http-any
 {{- if .Values.http.keySecret.name }}
 - --http-key-file=/etc/ringcache/http/key
+{{- end }}
+{{- if .Values.http.tlsSecret.name }}
+- --http-cert=/etc/ringcache/tls/tls.crt
+- --http-cert-key=/etc/ringcache/tls/tls.key
+{{- if .Values.http.tlsSecret.clientCA }}
+- --http-client-ca=/etc/ringcache/tls/ca.crt
+{{- end }}
 {{- end }}
 {{- else if ne (.Values.http.port | int) 9401 }}
 - --http=127.0.0.1:{{ .Values.http.port | int }}
