@@ -66,6 +66,7 @@
 //	tier             objects by key in levels; the store over them
 //	tier/memory      a level in shared memory: leases, survival of a kill
 //	tier/disk        a level in a folder
+//	tier/folder      a level in a folder that several hosts share
 //	tier/redis       a level in a Redis or Valkey server
 //	tier/s3          a level in a bucket of a store that speaks S3
 //	inspect          segments seen from outside

@@ -7,13 +7,18 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
+	"github.com/ringcache/ringcache/tier/folder"
 )
 
 // errNoAnswer is of a level that is away, without which the daemon starts.
 var errNoAnswer = errors.New("does not answer; the daemon starts without it, and asks it again in the background")
 
-// checkTime is the longest wait for a server that is checked.
+// errFolderAway is of a shared folder that is away, without which the daemon starts.
+var errFolderAway = errors.New("the shared folder does not answer; the daemon starts without it, and asks it again in the background")
+
+// checkTime is the longest wait for a level that is checked.
 const checkTime = 10 * time.Second
 
 // checkDisk looks at the folder of the disk.
@@ -33,6 +38,23 @@ func (c Config) checkDisk(context.Context) (string, error) {
 		return folder + " is made", nil
 	}
 	return folder + " can be used", nil
+}
+
+// checkFolder looks at the folder of several hosts.
+func (c Config) checkFolder(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	path, o, err := c.folder(nil)
+	if err == nil {
+		err = folder.Check(ctx, path, o)
+	}
+	switch {
+	case errors.Is(err, tier.ErrUnavailable):
+		return "", fmt.Errorf("%w: %w", errFolderAway, err)
+	case err != nil:
+		return "", fmt.Errorf("folder %s: %w", c.Folder, err)
+	}
+	return path + " can be used", nil
 }
 
 // checkRedis asks the Redis.

@@ -33,8 +33,8 @@ func (c Config) Check(ctx context.Context) []Finding {
 	var f findings
 	look := func(key string, check func() (string, error)) {
 		switch text, err := check(); {
-		case errors.Is(err, errNoAnswer), errors.Is(err, errNoSource), errors.Is(err, lmcache.ErrState),
-			errors.Is(err, errCertificateTime):
+		case errors.Is(err, errNoAnswer), errors.Is(err, errFolderAway), errors.Is(err, errNoSource),
+			errors.Is(err, lmcache.ErrState), errors.Is(err, errCertificateTime):
 			f.add(slog.LevelWarn, key, "%v", err)
 		case err != nil:
 			f.add(slog.LevelError, key, "%v", err)

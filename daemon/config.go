@@ -28,6 +28,10 @@ type Config struct {
 	DiskQuotas []string `name:"disk-quotas" placeholder:"TENANT=SIZE" reload:"yes" help:"Most bytes of files of single tenants, instead of disk-quota."`
 	DiskWrite  string   `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: only what is read from a slower level is."`
 
+	Folder      string `name:"folder" placeholder:"FOLDER" help:"Folder that the daemons of several hosts use at the same time, such as a mount of NFS; FOLDER?layout=lmcache&space=SPACE for one of LMCache's FS connector."`
+	FolderSize  int64  `name:"folder-size" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes of files in the folder of all hosts; 0 is no limit but the file system's."`
+	FolderWrite string `name:"folder-write" default:"back" placeholder:"WHEN" help:"back or around, as disk-write."`
+
 	Redis                     string `name:"redis" placeholder:"URL" help:"Redis or Valkey: redis://HOST:PORT/DB, rediss:// (TLS), unix:///PATH, redis+cluster://, redis+sentinel:// or HOST:PORT. No password."`
 	RedisUser                 string `name:"redis-user" placeholder:"USER" help:"User at the Redis."`
 	RedisPasswordFile         string `name:"redis-password-file" placeholder:"FILE" help:"File with the password of the Redis."`

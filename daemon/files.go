@@ -9,12 +9,13 @@ import (
 // files is how many descriptors the parts of a daemon may have.
 // See docs/decisions.md, "Descriptors are divided at the start".
 type files struct {
-	all   int // the limit of the process; 0 is unknown, and then nothing is bounded by it
-	base  int // segment, sockets, locks, log, what is read of /proc
-	http  int // connections
-	disk  int // files that are open at a time; the level has as many again for folders, and for the heads of files and their folders
-	redis int // calls at a time; the level has twice as many connections, and 4, to each server
-	s3    int // round trips at a time, each with a connection
+	all    int // the limit of the process; 0 is unknown, and then nothing is bounded by it
+	base   int // segment, sockets, locks, log, what is read of /proc
+	http   int // connections
+	disk   int // files that are open at a time; the level has as many again for folders, and for the heads of files and their folders
+	folder int // files of a folder of several hosts that are open at a time
+	redis  int // calls at a time; the level has twice as many connections, and 4, to each server
+	s3     int // round trips at a time, each with a connection
 	// clients is what is left for connections, each of which has one descriptor, and processes, each of which
 	// has one, too.
 	clients int
@@ -43,7 +44,8 @@ func (c Config) files() files { return c.divide(openFiles()) }
 // divide divides so many descriptors.
 func (c Config) divide(all int) files {
 	f := files{
-		all: all, base: baseFiles + lmcacheFiles*len(c.LMCache), http: maxHTTP, disk: mostDisk(), redis: mostRedis, s3: mostS3,
+		all: all, base: baseFiles + lmcacheFiles*len(c.LMCache), http: maxHTTP, disk: mostDisk(), folder: max(16, mostDisk()),
+		redis: mostRedis, s3: mostS3,
 	}
 	for _, x := range c.valueProtocols() {
 		f.base += valueFiles * len(x.addresses)
@@ -57,6 +59,7 @@ func (c Config) divide(all int) files {
 	if all > 0 {
 		f.http = min(f.http, max(leastHTTP, all/16))
 		f.disk = min(f.disk, max(4, all/16))
+		f.folder = min(f.folder, max(4, all/16))
 		f.redis = min(f.redis, max(2, all/64))
 		f.s3 = min(f.s3, max(2, all/64))
 	}
@@ -76,6 +79,9 @@ func (c Config) diskFiles(f files) int { return 3 * f.disk }
 
 // s3Files has a connection more than round trips, and one for what credentials are asked with.
 func (c Config) s3Files(f files) int { return f.s3 + 2 }
+
+// folderFiles counts for each file one that is open and folders of its path that are, and the probes.
+func (c Config) folderFiles(f files) int { return 3*f.folder + 16 }
 
 func (c Config) redisFiles(f files) int {
 	if strings.HasPrefix(c.Redis, "redis+") || strings.Contains(c.Redis, ",") {

@@ -21,6 +21,7 @@ import (
 	"github.com/ringcache/ringcache/shmring/segment"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
+	"github.com/ringcache/ringcache/tier/folder"
 	"github.com/ringcache/ringcache/tier/memory"
 	"github.com/ringcache/ringcache/tier/redis"
 	"github.com/ringcache/ringcache/tier/s3"
@@ -94,6 +95,7 @@ type lowerLevel struct {
 func (c Config) lower() []lowerLevel {
 	return []lowerLevel{
 		{"disk", c.Disk, c.DiskWrite, c.diskProblems, c.diskFiles, c.openDisk, c.checkDisk},
+		{"folder", c.Folder, c.FolderWrite, c.folderProblems, c.folderFiles, c.openFolder, c.checkFolder},
 		{"redis", c.Redis, c.RedisWrite, c.redisProblems, c.redisFiles, c.openRedis, c.checkRedis},
 		{"s3", c.S3, c.S3Write, c.s3Problems, c.s3Files, c.openS3, c.checkS3},
 	}
@@ -237,6 +239,41 @@ func (c Config) openDisk(context.Context, *slog.Logger) (tier.Level, error) {
 		return nil, c.explainDisk(err)
 	}
 	return d, nil
+}
+
+// folderScheme is in front of a folder of several hosts where a location is written; the setting has none.
+const folderScheme = "folder:"
+
+// folderOptions are those of a location.
+func (c Config) folderOptions(at location.Location, log *slog.Logger) folder.Options {
+	o := at.FolderOptions()
+	o.Capacity, o.Workers, o.Logger = c.FolderSize, c.files().folder, log
+	return o
+}
+
+// folder returns the folder of several hosts and its options, which the folder completes if it was opened before. A mount
+// that hangs is not asked for that: what it would say, opening it says.
+func (c Config) folder(log *slog.Logger) (path string, o folder.Options, err error) {
+	at, err := location.Parse(folderScheme + c.Folder)
+	if err == nil && at.Layout == nil {
+		at.Layout = disk.Native{}
+	}
+	return at.Folder, c.folderOptions(at, log), err
+}
+
+func (c Config) openFolder(ctx context.Context, log *slog.Logger) (tier.Level, error) {
+	path, o, err := c.folder(log)
+	if err != nil {
+		return nil, fmt.Errorf("folder %s: %w", c.Folder, err)
+	}
+	f, err := folder.Open(ctx, path, o)
+	if err != nil {
+		return nil, fmt.Errorf("folder %s: %w", c.Folder, err)
+	}
+	if err := f.Ping(ctx); err != nil {
+		log.Warn("the shared folder does not answer; it is asked again in the background, and what only it has is a miss until then", "error", err)
+	}
+	return f, nil
 }
 
 // redisOptions reads the files of passwords, too.

@@ -302,6 +302,31 @@ func (c Config) s3Problems(all *problems) {
 	}
 }
 
+// folderProblems finds what is wrong with the level in a folder of several hosts.
+func (c Config) folderProblems(all *problems) {
+	if c.Folder == "" {
+		if c.FolderSize != 0 {
+			all.add("folder-size", "is set, and folder is not: name the folder by folder")
+		}
+		return
+	}
+	at, err := location.Parse(folderScheme + c.Folder)
+	switch {
+	case err != nil:
+		all.add("folder", "%v", err)
+	case !filepath.IsAbs(at.Folder):
+		all.add("folder", "%q must be the absolute path of a folder", c.Folder)
+	case c.Disk != "" && filepath.Clean(at.Folder) == filepath.Clean(c.diskFolder()):
+		all.add("folder", "%s is the folder of disk, too, which is for one process", c.Folder)
+	case at.Space == "" && at.NeedsSpace():
+		all.add("folder", "%s names no space, and files of this layout do not contain the space of their objects, which clients get as the space of their session: add &space=SPACE", c.Folder)
+	default:
+		if err := c.folderOptions(at, nil).Validate(); err != nil {
+			all.add("folder", "%v", err)
+		}
+	}
+}
+
 // redisProblems finds what is wrong with the level in a Redis.
 func (c Config) redisProblems(all *problems) {
 	before := len(*all)

@@ -1,7 +1,8 @@
-// Package tier keeps objects, which are bytes by key, in levels: memory, disk, Redis, S3.
+// Package tier keeps objects, which are bytes by key, in levels: memory, disk, shared folders, Redis, S3.
 //
-// A [Level] is one of them. Package tier/memory is a shared segment, tier/disk a folder, tier/redis a server, tier/s3 a
-// bucket. All of them pass the tests of package fuzz/tiertest, which a level of your own can run, too.
+// A [Level] is one of them. Package tier/memory is a shared segment, tier/disk a folder, tier/folder one that several
+// hosts share, tier/redis a server, tier/s3 a bucket. All of them pass the tests of package fuzz/tiertest, which a level
+// of your own can run, too.
 //
 // A [Store] puts levels above each other: a [MemoryLevel], in which other processes read and write in place,
 // and lower levels ([Lower]), fastest first. [Store.Get] reads from the fastest level that has an object. A

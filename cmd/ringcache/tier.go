@@ -30,6 +30,7 @@ func (tierCommand) Help() string {
                 LMCache's FS connector, and with &space=SPACE the space of its objects, which is the name of the layout otherwise. A folder
                 that ringcache has opened before needs neither
   shm:NAME      a segment in shared memory
+                folder:FOLDER is one that several hosts use at the same time
   a Redis       redis://HOST:PORT/DB, rediss:// with TLS, unix:///PATH, redis+cluster://, redis+sentinel://; with ?layout=lmcache&space=SPACE that of
                 LMCache's connector, with ?layout=resp&space=SPACE that of its RESP adapter
   a bucket      s3://BUCKET/PREFIX?endpoint=https://HOST:PORT, with credentials in the environment or in a file
@@ -45,7 +46,7 @@ asked for was done, 1 if not or if damage was found, and 80 if the command line 
 
 // levelArgs are the arguments that the sub-commands of tier share.
 type levelArgs struct {
-	Level string `arg:"" help:"A folder, shm:NAME, or the URL of a Redis."`
+	Level string `arg:"" help:"A folder, folder:FOLDER, shm:NAME, or the URL of a Redis."`
 	Space string `help:"Only objects of this space."`
 	Dir   string `help:"Folder of shared memory, /dev/shm if empty."`
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ringcache/ringcache/internal/location"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
+	"github.com/ringcache/ringcache/tier/folder"
 	"github.com/ringcache/ringcache/tier/redis"
 	"github.com/ringcache/ringcache/tier/s3"
 )
@@ -30,6 +31,8 @@ func (p levelArgs) open(ctx context.Context, write, create bool) (level tier.Lev
 	case *redis.Level:
 		err = l.Ping(ctx)
 	case *s3.Level:
+		err = l.Ping(ctx)
+	case *folder.Level:
 		err = l.Ping(ctx)
 	case *disk.Level:
 		err = l.WaitIndex(ctx) // else objects would be missing in the list

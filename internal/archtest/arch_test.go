@@ -36,6 +36,7 @@ var floors = [][]string{
 	{"tier"},
 	{"tier/internal/remote"}, // for levels on servers
 	{"tier/memory", "tier/disk", "tier/redis", "tier/s3", "encoder/safetensors"},
+	{"tier/folder"}, // the layouts of its files are those of tier/disk
 	{"inspect"},
 	{"tier/internal/volume"}, // a program
 	{"encoder"},

@@ -118,6 +118,7 @@ func TestPackagePagesNameWhatThePackageIsUsedBy(t *testing.T) {
 		"tier/memory":    {"Open", "Look"},
 		"tier/disk":      {"Open", "Layout", "Native", "Level.Get"},
 		"tier/s3":        {"Open", "Options"},
+		"tier/folder":    {"Open", "Options", "Level.Get"},
 		"tier/redis":     {"Open", "Layout", "Objects", "LMCache", "RESP"},
 		"encoder":        {"Manager", "Tree", "CheckIdentifier", "Fingerprint", "Identifier"},
 		"lmcache/config": {"Sources.Load", "LoadServer", "Config.Translate", "Translation.YAML", "Problem"},

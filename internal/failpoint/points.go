@@ -69,6 +69,17 @@ var Points = []Point{
 	{"disk.deleted", "the file of an object that was deleted is gone; nobody was told"},
 	{"disk.aside", "a damaged file is in the folder of such files, which may have too many"},
 
+	// A level of tier/folder, whose root several processes have. Its kill test is in tier/folder.
+	{"folder.temp.created", "a temporary file is there, and empty"},
+	{"folder.temp.block", "a block of an object is in the temporary file, which has no head"},
+	{"folder.temp.written", "the temporary file is complete"},
+	{"folder.renamed", "the file has its place; nobody was told"},
+	{"folder.lease.taken", "the lease of the evictor was asked for, and may be there"},
+	{"folder.leaving", "an object that has to go is below leaving; nobody has looked whether it was renewed"},
+	{"folder.returned", "an object that was renewed is at its path again"},
+	{"folder.removed", "an object that had to go is gone; others are below leaving"},
+	{"folder.swept", "a temporary file of the dead is gone, others may be there"},
+
 	// A memory level and its leases.
 	{"tier.memory.created", "a segment is made; it has no table of leases"},
 	{"tier.memory.adopted", "the store is adopted; no lease has anything"},

@@ -2,14 +2,15 @@
 // command and the agent.
 //
 //	shm:NAME                                  a segment in shared memory
-//	FOLDER[?layout=L][&space=S][&shared=B]    a folder
+//	FOLDER[?layout=L][&space=S][&shared=B]    a folder of one process
+//	folder:FOLDER[?layout=L][&space=S]        a folder that several hosts use at the same time
 //	redis://..., rediss://..., unix://...     a Redis, as package tier/redis has it
 //	s3://BUCKET/PREFIX?endpoint=URL           a bucket, as package tier/s3 has it
 //
 // The options of a folder are escaped as in URLs. layout is native, vllm-ec (the tree of vLLM's
 // ECExampleConnector) or lmcache (that of LMCache's FS connector); a folder that was opened before has its
 // layout and its space by itself. shared says whether other programs write to the folder, too; it is true
-// unless the layout is native.
+// unless the layout is native. A folder that several hosts use is of the layout native or lmcache.
 package location
 
 import (
@@ -27,6 +28,7 @@ import (
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/tier"
 	"github.com/ringcache/ringcache/tier/disk"
+	"github.com/ringcache/ringcache/tier/folder"
 	"github.com/ringcache/ringcache/tier/memory"
 	"github.com/ringcache/ringcache/tier/redis"
 	"github.com/ringcache/ringcache/tier/s3"
@@ -37,6 +39,7 @@ type Location struct {
 	Segment string // in the directory of shared memory
 	URL     string // of a Redis, or of a bucket
 	Folder  string
+	Hosts   bool // several hosts use the folder at the same time, as package tier/folder has it
 
 	// Of a folder. Layout is nil, and Space empty, if the text does not say them.
 	Layout disk.Layout
@@ -79,14 +82,20 @@ func Parse(text string) (Location, error) {
 		return Location{URL: text}, redis.Options{URL: text}.Validate()
 	}
 	l := Location{Folder: text}
+	l.Folder, l.Hosts = strings.CutPrefix(text, "folder:")
+	text = l.Folder
 	if i := strings.LastIndexByte(text, '?'); i >= 0 && strings.Contains(text[i:], "=") {
 		l.Folder = text[:i]
 		if err := l.set(text[i+1:]); err != nil {
 			return Location{}, fmt.Errorf("%s: %w", text, err)
 		}
 	}
-	if l.Folder == "" {
+	switch {
+	case l.Folder == "":
 		return Location{}, fmt.Errorf("the folder has no name: %w", fs.ErrInvalid)
+	case l.Hosts && l.Layout != nil && l.Layout.Name() == encoder.Tree{}.Name():
+		return Location{}, fmt.Errorf("%s: a folder that several hosts use is of the layout %s or %s: the layout %s has a folder for each object: %w",
+			text, disk.Native{}.Name(), disk.LMCache{}.Name(), l.Layout.Name(), fs.ErrInvalid)
 	}
 	return l, nil
 }
@@ -111,6 +120,8 @@ func (l *Location) set(query string) error {
 			if l.Layout, err = layoutNamed(value); err != nil {
 				return err
 			}
+		case key == "shared" && l.Hosts:
+			return fmt.Errorf("folder: takes the options layout and space, and not shared: other programs may always use the folder: %w", fs.ErrInvalid)
 		case key == "shared" && (value == "true" || value == "false"):
 			l.Shared = value == "true"
 		case key == "shared":
@@ -139,7 +150,11 @@ func (l Location) Identify(create bool) (Location, error) {
 	if l.Folder == "" {
 		return l, nil
 	}
-	name, space, err := disk.Identify(l.Folder)
+	identify := disk.Identify
+	if l.Hosts {
+		identify = folder.Identify
+	}
+	name, space, err := identify(l.Folder)
 	switch {
 	case err == nil && l.Layout == nil:
 		if l.Layout, err = layoutNamed(name); err != nil {
@@ -173,6 +188,11 @@ func (l Location) DiskOptions() disk.Options {
 	return disk.Options{Layout: l.Layout, Space: l.Space, Shared: l.Shared}
 }
 
+// FolderOptions are those that the location of a folder which several hosts use says.
+func (l Location) FolderOptions() folder.Options {
+	return folder.Options{Layout: l.Layout, Space: l.Space}
+}
+
 // Options are for Open.
 type Options struct {
 	ShmDir   string // directory of shared memory, /dev/shm if empty
@@ -199,6 +219,15 @@ func (l Location) Open(ctx context.Context, o Options) (tier.Level, error) {
 			return nil, err
 		}
 		return r, nil
+	}
+	if l.Hosts {
+		options := l.FolderOptions()
+		options.Capacity = o.Capacity
+		f, err := folder.Open(ctx, l.Folder, options)
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
 	}
 	options := l.DiskOptions()
 	options.Capacity, options.ReadOnly = o.Capacity, o.ReadOnly

@@ -26,6 +26,8 @@ func TestParse(t *testing.T) {
 		"/x?shared=true":                       {Folder: "/x", Shared: true},
 		"/x?layout=vllm-ec&space=s":            {Folder: "/x", Layout: encoder.Tree{}, Space: "s", Shared: true},
 		"/x?layout=lmcache&shared=false":       {Folder: "/x", Layout: disk.LMCache{}},
+		"folder:/x":                            {Folder: "/x", Hosts: true},
+		"folder:/x?layout=lmcache&space=s":     {Folder: "/x", Hosts: true, Layout: disk.LMCache{}, Space: "s", Shared: true},
 	} {
 		got, err := Parse(text)
 		require.NoError(t, err, text)
@@ -36,6 +38,7 @@ func TestParse(t *testing.T) {
 		"http://h": "unknown scheme", "redis://h?layout=tape": "tape",
 		"s3://": "bucket", "s3://bucket?tape=1": "unknown parameter",
 		"/x?layout=tape": `"tape" is not one of native, vllm-ec, lmcache`, "/x?space=a&space=b": "more than once", "/x?sise=1": `"sise"`,
+		"folder:": "no name", "folder:/x?shared=true": "always", "folder:/x?layout=vllm-ec&space=s": "folder for each object",
 		"/x?shared=yes": "true or false", "/x?space=%zz": "%zz", "/x?layout=": `""`,
 	} {
 		_, err := Parse(text)
@@ -121,4 +124,29 @@ func TestLayoutsThatNeedASpace(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, l.NeedsSpace(), text)
 	}
+}
+
+// TestFolderOfHosts: a folder that several hosts use is opened by two at a time, and knows its layout.
+func TestFolderOfHosts(t *testing.T) {
+	dir := t.TempDir()
+	said, err := Parse("folder:" + dir + "?layout=lmcache&space=s")
+	require.NoError(t, err)
+	said, err = said.Identify(true)
+	require.NoError(t, err)
+	for range 2 {
+		level, err := said.Open(t.Context(), Options{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, level.Close()) }()
+		require.Equal(t, "folder", level.Name())
+	}
+	alone, err := Parse("folder:" + dir)
+	require.NoError(t, err)
+	alone, err = alone.Identify(false)
+	require.NoError(t, err)
+	require.Equal(t, "lmcache", alone.Layout.Name())
+	require.Equal(t, "s", alone.Space)
+	_, err = Parse(dir)
+	require.NoError(t, err)
+	disk, err := Location{Folder: dir}.Identify(true)
+	require.ErrorContains(t, err, "folder:", "%+v", disk)
 }

@@ -17,7 +17,7 @@ func (f *folder) quarantine(path string, size int64, o Options) error {
 	if size > o.KeepDamaged || size == 0 {
 		return f.remove(path)
 	}
-	if err := requireFolder(f.root, f.path, damagedDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := requireFolder(f.tree.Root, f.path, damagedDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err // rename makes a folder that is missing
 	}
 	// The time comes first, so that trimDamaged can sort by name.
@@ -43,7 +43,7 @@ func (f *folder) trimDamaged(most int64) error {
 	var sum int64
 	for _, n := range names {
 		p := damagedDir + "/" + n
-		info, err := f.root.Lstat(p)
+		info, err := f.tree.Root.Lstat(p)
 		if err != nil {
 			if isAbsent(err) {
 				continue
@@ -53,7 +53,7 @@ func (f *folder) trimDamaged(most int64) error {
 		if sum += info.Size(); sum <= most && info.Mode()&fs.ModeType == 0 {
 			continue
 		}
-		if err := f.root.RemoveAll(p); err != nil {
+		if err := f.tree.Root.RemoveAll(p); err != nil {
 			return err
 		}
 	}

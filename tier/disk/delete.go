@@ -74,7 +74,7 @@ func (r *root) removeFolders(file string) {
 		}
 		r.mu.Unlock()
 		// Remove fails if anything is in the folder, such as a file that another call is removing.
-		if used || !r.o.Shared && r.folder.root.Remove(p) != nil {
+		if used || !r.o.Shared && r.folder.tree.Root.Remove(p) != nil {
 			return
 		}
 	}
@@ -86,7 +86,7 @@ func (r *root) removeEmpty(p string) {
 	if r.o.ReadOnly || p == "lost+found" || r.layoutHas(p) {
 		return
 	}
-	for ; p != "." && r.folder.root.Remove(p) == nil; p = path.Dir(p) {
+	for ; p != "." && r.folder.tree.Root.Remove(p) == nil; p = path.Dir(p) {
 	}
 }
 
@@ -103,7 +103,7 @@ func (r *root) removeEmptied() {
 			continue
 		}
 		if err == nil && info.IsDir() {
-			_ = r.folder.root.Remove(p) // fails if something is in it
+			_ = r.folder.tree.Root.Remove(p) // fails if something is in it
 		}
 		r.mu.Lock()
 		delete(r.emptied, p)

@@ -8,15 +8,16 @@ import (
 	"syscall"
 
 	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/internal/tree"
 )
 
 var (
 	// errForeign is a file of another program at a path where the layout could have one. It is a miss, and
 	// stays.
-	errForeign = errors.New("the file is not of this layout")
+	errForeign = tree.ErrForeign
 	// errBlocked is an object that can't be stored: something else is at its path, and the level must not
 	// remove it.
-	errBlocked = fmt.Errorf("a foreign file or folder is at the path of the object; remove it: %w", fs.ErrExist)
+	errBlocked = tree.ErrBlocked
 	// errRootGone makes the level look for the folder again, see Level.reopen.
 	errRootGone = fmt.Errorf("the folder of the root, or its lock file, is gone or was replaced: %w",
 		tier.ErrUnavailable)

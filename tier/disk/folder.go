@@ -6,10 +6,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"strconv"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/ringcache/ringcache/tier/internal/tree"
 )
 
 // operation names what is done to a file, for tests that make it fail.
@@ -29,19 +30,17 @@ const (
 
 // The files of a root that are not objects.
 const (
-	ownDir     = ".ringcache"
-	lockPath   = ownDir + "/lock"
-	tempDir    = ownDir + "/tmp"
+	ownDir     = tree.OwnDir
+	lockPath   = tree.LockPath
+	tempDir    = tree.TempDir
 	damagedDir = ownDir + "/damaged"
 )
 
-// folder has every operation on files of a root. Paths are relative to the root, with slashes. No path leads
-// out of the root, and only regular files are opened, never through a link: another user of a shared tree
-// could place one.
+// folder has every operation on files of a root. Paths are relative to the root, with slashes. None leads out of the
+// root or through a link, see package tree.
 type folder struct {
 	path string
-	root *os.Root
-	dir  *os.File    // the same folder, for system calls that os.Root does not have
+	tree *tree.Tree
 	lock *os.File    // nil if the root is only read
 	self fs.FileInfo // of the lock file, or of the folder if it is only read; see checkThere
 	fail func(op operation, p string) error
@@ -64,34 +63,7 @@ func (f *folder) open(p string) (*os.File, fs.FileInfo, error) {
 	if err := f.injected(opOpen, p); err != nil {
 		return nil, nil, err
 	}
-	file, err := f.openNoLinks(p)
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: %s is not a regular file", errForeign, p)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, file.Close())
-	}
-	return file, info, nil
-}
-
-// openByRoot is openNoLinks for systems without openat2. Another process could put a link in place between
-// Lstat and open; os.Root still keeps the path inside the root.
-func (f *folder) openByRoot(p string) (*os.File, error) {
-	for at := p; at != "."; at = path.Dir(at) {
-		info, err := f.root.Lstat(at)
-		if err != nil {
-			return nil, err
-		}
-		if at == p && !info.Mode().IsRegular() || at != p && !info.IsDir() {
-			return nil, fmt.Errorf("%w: %s is not a regular file, or a part of its path is not a folder", errForeign, p)
-		}
-	}
-	// O_NONBLOCK: the path may have become a pipe, whose open would wait for a writer.
-	return f.root.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return f.tree.OpenFile(p)
 }
 
 // readAt fills b. It fails with io.ErrUnexpectedEOF if the file ends before.
@@ -129,7 +101,7 @@ func (f *folder) create() (*os.File, string, error) {
 	if err := f.injected(opCreate, p); err != nil {
 		return nil, "", err
 	}
-	file, err := f.root.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NONBLOCK, 0o600)
+	file, err := f.tree.Root.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NONBLOCK, 0o600)
 	return file, p, err
 }
 
@@ -150,76 +122,23 @@ func (f *folder) sync(file *os.File, p string) error {
 	return file.Sync()
 }
 
-// rename moves a file to its path, and makes the folders of the path. It makes them only after a first rename
-// failed, since most folders exist. An empty folder at the path is removed. It fails with errBlocked if
-// something else is there, or a part of the path is not a folder: a file that was stored through a link would
-// not be found again.
+// rename moves a file to its path, see tree.Tree.Rename.
 func (f *folder) rename(from, to string) error {
 	if err := f.injected(opRename, to); err != nil {
 		return err
 	}
-	parent := path.Dir(to)
-	for try := 1; ; try++ {
-		// A link in the path is refused here: os.Root.Rename would follow one that stays inside the root.
-		err := f.isFolder(parent)
-		if err == nil {
-			err = f.root.Rename(from, to)
-		}
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, errForeign), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
-			return fmt.Errorf("%w: a part of the path %s is not a folder", errBlocked, to)
-		case errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.EEXIST), errors.Is(err, syscall.ENOTEMPTY):
-			if f.root.Remove(to) != nil || try == 10 { // Remove takes only an empty folder
-				return fmt.Errorf("%w: %s is a folder with something in it", errBlocked, to)
-			}
-		case !errors.Is(err, fs.ErrNotExist) || try == 10:
-			return err
-		case parent != ".":
-			// removeFolders may remove the folder again before the next rename, so there are 10 tries.
-			err := f.root.MkdirAll(parent, 0o700)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-				return err
-			}
-		}
-	}
-}
-
-// lstatFolder is isFolder for systems without openat2.
-func (f *folder) lstatFolder(p string) error {
-	for at := p; at != "."; at = path.Dir(at) {
-		info, err := f.root.Lstat(at)
-		if err != nil {
-			return err
-		}
-		if !info.IsDir() {
-			return fmt.Errorf("%w: %s is not a folder", errForeign, at)
-		}
-	}
-	return nil
+	return f.tree.Rename(from, to)
 }
 
 // syncFolder syncs all folders of a path, from the innermost to the root: any of them may be new.
-func (f *folder) syncFolder(p string) error {
-	for {
-		p = path.Dir(p)
-		d, err := f.root.Open(p)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(f.sync(d, p), d.Close()); err != nil || p == "." {
-			return err
-		}
-	}
-}
+func (f *folder) syncFolder(p string) error { return f.tree.SyncFolders(p, f.sync) }
 
 // remove removes a file or an empty folder.
 func (f *folder) remove(p string) error {
 	if err := f.injected(opRemove, p); err != nil {
 		return err
 	}
-	return f.root.Remove(p)
+	return f.tree.Root.Remove(p)
 }
 
 // lstat describes what is at a path, without following a link.
@@ -227,12 +146,12 @@ func (f *folder) lstat(p string) (fs.FileInfo, error) {
 	if err := f.injected(opLstat, p); err != nil {
 		return nil, err
 	}
-	return f.root.Lstat(p)
+	return f.tree.Root.Lstat(p)
 }
 
 // names returns all names in a folder.
 func (f *folder) names(p string) ([]string, error) {
-	d, err := f.root.Open(p)
+	d, err := f.tree.Root.Open(p)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +180,7 @@ func (f *folder) checkThere() error {
 
 // close closes the folder and ends the lock. The lock is last.
 func (f *folder) close() error {
-	errs := []error{f.dir.Close(), f.root.Close()}
+	errs := []error{f.tree.Close()}
 	if f.lock != nil {
 		errs = append(errs, unlock(f.lock))
 	}

@@ -35,10 +35,10 @@ func (r *root) get(ctx context.Context, g *tier.Get) error {
 	if err != nil {
 		return err
 	}
-	if err := r.slots.acquire(ctx); err != nil {
+	if err := r.slots.Acquire(ctx); err != nil {
 		return err
 	}
-	defer r.slots.release()
+	defer r.slots.Release()
 	f, e, err := r.openFound(path, e, tick)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/internal/slots"
 )
 
 // Level is a folder that is open. It implements [tier.Level].
@@ -163,7 +164,7 @@ func (l *Level) Get(ctx context.Context, gets []tier.Get) {
 		return
 	}
 	defer l.calls.Done()
-	forEach(len(gets), r.o.Workers, func(i int) {
+	slots.Each(len(gets), r.o.Workers, func(i int) {
 		g := &gets[i]
 		err := ctx.Err()
 		if err == nil {
@@ -259,10 +260,10 @@ func (l *Level) listed(ctx context.Context, e *entry) (tier.Object, error) {
 		return tier.Object{}, err
 	}
 	defer l.calls.Done()
-	if err := r.slots.acquire(ctx); err != nil {
+	if err := r.slots.Acquire(ctx); err != nil {
 		return tier.Object{}, err
 	}
-	defer r.slots.release()
+	defer r.slots.Release()
 	p := e.path()
 	f, err := r.openObject(p)
 	switch {

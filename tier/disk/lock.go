@@ -7,27 +7,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"syscall"
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/internal/shmfile"
 	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/internal/tree"
 )
-
-// rootFormat is the version of the folder .ringcache and of all that the layouts of this library write.
-const rootFormat = 1
-
-// identity is the content of the lock file: what kind of root this is.
-type identity struct {
-	Format int    `json:"format"`
-	Layout string `json:"layout"`
-	// Space is the only space of the root; null is any.
-	Space *string `json:"space"`
-}
-
-// maxIdentity is the longest lock file that is read, in bytes.
-const maxIdentity = 4096
 
 // Identify returns the layout and the space of a root, as they are in its lock file; the space is
 // empty if the root is not of one alone. It takes no lock. A folder that is no root is fs.ErrNotExist.
@@ -55,27 +41,24 @@ func Identify(folder string) (layout, space string, err error) {
 	return id.Layout, space, nil
 }
 
-// readIdentity returns nil for an empty file, or one of zeros: the process that made the root was killed, or
-// a power failure came, before the content was written. The next open writes it.
+// readIdentity is tree.ReadIdentity, and refuses roots that are not for one process.
 func readIdentity(f io.ReaderAt) (*identity, error) {
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxIdentity+1))
-	if err != nil {
+	id, err := tree.ReadIdentity(f)
+	switch {
+	case err != nil || id == nil:
 		return nil, err
-	}
-	if strings.Trim(string(b), "\x00") == "" {
-		return nil, nil
-	}
-	var id identity
-	if err := json.Unmarshal(b, &id); err != nil || len(b) > maxIdentity {
-		return nil, fmt.Errorf("disk: the file %s is damaged: remove it, if the folder is a root, and open the root: %w",
-			lockPath, tier.ErrCorrupt)
-	}
-	if id.Format != rootFormat {
+	case id.Format == tree.FormatShared:
+		return nil, fmt.Errorf("disk: the root is one that several hosts use: name it as folder:PATH, or use another folder: %w",
+			errors.ErrUnsupported)
+	case id.Format != tree.FormatAlone:
 		return nil, fmt.Errorf("disk: the root has the format %d, this library reads the format %d: use another folder: %w",
-			id.Format, rootFormat, errors.ErrUnsupported)
+			id.Format, tree.FormatAlone, errors.ErrUnsupported)
 	}
-	return &id, nil
+	return (*identity)(id), nil
 }
+
+// identity is the content of the lock file.
+type identity tree.Identity
 
 // lockRoot makes the folders of a root, locks it for this process, and compares its identity with the
 // options. It tries again if another process has removed or replaced the lock file between open and lock.
@@ -173,7 +156,7 @@ func lockOnce(root *os.Root, f *os.File, folder string, o Options) (again bool, 
 // writeIdentity writes the content of an empty lock file. It is synced, so that a root never changes its
 // layout after a power failure.
 func writeIdentity(root *os.Root, o Options) (err error) {
-	id := identity{Format: rootFormat, Layout: o.Layout.Name()}
+	id := tree.Identity{Format: tree.FormatAlone, Layout: o.Layout.Name()}
 	if o.Space != "" {
 		id.Space = &o.Space
 	}
@@ -214,7 +197,7 @@ func (id *identity) refuse(folder string, o Options) error {
 
 // refuseOtherOwner refuses a folder of another user, who could remove the lock file under this level.
 func refuseOtherOwner(folder string, info fs.FileInfo) error {
-	if ownedByOther(info) {
+	if tree.OwnedByOther(info) {
 		return fmt.Errorf("disk: %s belongs to another user: use a folder of your own, or Options.ReadOnly: %w",
 			folder, os.ErrPermission)
 	}

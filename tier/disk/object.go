@@ -12,19 +12,12 @@ import (
 
 	"github.com/ringcache/ringcache/internal/evict"
 	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/internal/tree"
 )
 
 // maxObject is the largest object, in bytes. With this bound, sums of sizes that files declare can't
 // overflow.
 const maxObject = 1 << 44
-
-// A file of at least minSparse bytes counts as sparse if fewer than 1/sparseShare of its bytes are on the
-// medium. Another user of a shared tree can make such a file of any size at no cost, and a Get would allocate
-// that size.
-const (
-	minSparse   = 1 << 30
-	sparseShare = 1024
-)
 
 // opened is an open file of an object, with its head. After an error only info is set.
 type opened struct {
@@ -50,7 +43,7 @@ func (r *root) openObject(path string) (opened, error) {
 	if err == nil {
 		err = r.accept(&head, path, info.Size())
 	}
-	if err == nil && r.o.Shared && sparse(info) {
+	if err == nil && r.o.Shared && tree.Sparse(info) {
 		err = fmt.Errorf("%w: it has %d bytes, and nearly all are holes", errForeign, info.Size())
 	}
 	switch {
@@ -204,10 +197,10 @@ func (r *root) readHead(ctx context.Context, path string, k tier.Key) (tier.Obje
 	if err != nil {
 		return tier.Object{}, nil, err
 	}
-	if err := r.heads.acquire(ctx); err != nil {
+	if err := r.heads.Acquire(ctx); err != nil {
 		return tier.Object{}, nil, err
 	}
-	defer r.heads.release()
+	defer r.heads.Release()
 	o, e, err := r.askFound(path, e, tick)
 	if err == nil && o.Key != k {
 		err = r.wrongKey(path)
@@ -262,10 +255,10 @@ func (r *root) findFile(ctx context.Context, path string) (*entry, error) {
 	if err != nil || e != nil && !r.othersWrite() {
 		return e, err
 	}
-	if err := r.slots.acquire(ctx); err != nil {
+	if err := r.slots.Acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer r.slots.release()
+	defer r.slots.Release()
 	if e != nil {
 		info, err := r.folder.lstat(path)
 		switch {

@@ -128,9 +128,9 @@ func separatesSpaces(l Layout) bool {
 	return errors.Join(errA, errB) == nil && a != b
 }
 
-// hasSums reports whether files of a layout have a checksum of their bytes, whatever the object is. A layout that
+// HasSums reports whether files of a layout have a checksum of their bytes, whatever the object is. A layout that
 // refuses objects without a note counts as one without checksums.
-func hasSums(l Layout) bool {
+func HasSums(l Layout) bool {
 	o := tier.Object{Key: tier.Key{Space: "a", Name: "0123456789abcdef"}}
 	a, errA := l.AppendHead(nil, o, 1)
 	b, errB := l.AppendHead(nil, o, 2)
@@ -155,7 +155,7 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Sync == SyncDefault {
 		o.Sync = SyncFile
-		if hasSums(o.Layout) && !o.Shared {
+		if HasSums(o.Layout) && !o.Shared {
 			o.Sync = SyncNever
 		}
 	}

@@ -158,10 +158,10 @@ func (c *putCall) findAncestors(paths []string) {
 // parentOnDisk returns the path of the parent that the head of a file names; empty if it names none.
 func (c *putCall) parentOnDisk(path string) string {
 	r := c.r
-	if r.slots.acquire(c.ctx) != nil {
+	if r.slots.Acquire(c.ctx) != nil {
 		return ""
 	}
-	defer r.slots.release()
+	defer r.slots.Release()
 	f, err := r.openObject(path)
 	if err != nil {
 		return ""
@@ -180,7 +180,7 @@ func (c *putCall) start(p *tier.Put, e *entry, now bool) error {
 	c.own[e.id] = e
 	err := c.reserveRoom(e)
 	if err == nil {
-		if err = c.r.slots.acquire(c.ctx); err != nil {
+		if err = c.r.slots.Acquire(c.ctx); err != nil {
 			c.r.locked(func(x *index) { x.unreserve(e) })
 		}
 	}
@@ -203,7 +203,7 @@ func (c *putCall) store(p *tier.Put, e, parent *entry) (err error) {
 	path := e.path() // unreserve replaces e.folder
 	err = errPanicked
 	defer func() {
-		c.r.slots.release()
+		c.r.slots.Release()
 		c.r.locked(func(x *index) {
 			c.writing-- // in one step with the change of room, for reserveRoom of another object
 			if err == nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/ringcache/ringcache/internal/failpoint"
 	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/internal/slots"
+	"github.com/ringcache/ringcache/tier/internal/tree"
 )
 
 // root is an open folder with its index. A level has one root at a time: a new one replaces it when the
@@ -19,9 +21,9 @@ import (
 type root struct {
 	o        Options
 	folder   *folder
-	maxItems int   // the most files and folders in the index; 0 is no bound
-	slots    slots // tokens of files that may be open
-	heads    slots // the same where only the head is read: Stat must not wait behind writes and streams
+	maxItems int         // the most files and folders in the index; 0 is no bound
+	slots    slots.Slots // tokens of files that may be open
+	heads    slots.Slots // the same where only the head is read: Stat must not wait behind writes and streams
 	counted  *counters
 
 	// mu guards the fields up to indexed, and the fields of entries that change once the entry is in the
@@ -62,38 +64,30 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 			return nil, err
 		}
 	}
-	dir, err := os.OpenRoot(path)
+	t, err := tree.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	f := &folder{path: path, root: dir, fail: o.fail}
+	f := &folder{path: path, tree: t, fail: o.fail}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, f.root.Close())
+			err = errors.Join(err, t.Close())
 		}
 	}()
-	if f.dir, err = dir.Open("."); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.dir.Close())
-		}
-	}()
-	info, err := f.dir.Stat()
+	info, err := f.tree.Dir.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if o.ReadOnly {
 		f.self = info
-		if err := o.readIdentity(dir, path); err != nil {
+		if err := o.readIdentity(t.Root, path); err != nil {
 			return nil, err
 		}
 	} else {
 		if err := refuseOtherOwner(path, info); err != nil {
 			return nil, err
 		}
-		if f.lock, err = lockRoot(dir, path, o); err != nil {
+		if f.lock, err = lockRoot(t.Root, path, o); err != nil {
 			return nil, err
 		}
 		defer func() {
@@ -112,10 +106,10 @@ func openRoot(path string, o Options, create bool, c *counters) (_ *root, err er
 			return nil, err
 		}
 	}
-	block := blockSize(f.dir)
+	block := tree.BlockSize(f.tree.Dir)
 	r := &root{
-		o: o, folder: f, maxItems: maxItemsFor(f.dir, o), counted: c,
-		slots: make(slots, o.Workers), heads: make(slots, max(1, o.Workers/2)),
+		o: o, folder: f, maxItems: maxItemsFor(f.tree.Dir, o), counted: c,
+		slots: make(slots.Slots, o.Workers), heads: make(slots.Slots, max(1, o.Workers/2)),
 		x: newIndex(block), indexed: make(chan struct{}), damaged: map[id]int64{}, emptied: map[string]struct{}{},
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -142,7 +136,7 @@ func maxItemsFor(dir *os.File, o Options) int {
 	case o.Capacity > 0:
 		return int(max(o.Capacity/bytesPerItem, minItems))
 	}
-	return int(max(fileSystemSize(dir)/bytesPerItem, minItems))
+	return int(max(tree.FileSystemSize(dir)/bytesPerItem, minItems))
 }
 
 // readIdentity compares the options with the lock file of a root that is only read, and sets the space from
@@ -176,7 +170,7 @@ func (f *folder) sweep() error {
 		return err
 	}
 	for _, n := range names {
-		if err := f.root.RemoveAll(tempDir + "/" + n); err != nil {
+		if err := f.tree.Root.RemoveAll(tempDir + "/" + n); err != nil {
 			return err
 		}
 		failpoint.Hit("disk.swept")

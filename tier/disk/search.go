@@ -135,10 +135,10 @@ func (r *root) searchFile(ctx context.Context, p string, mode fs.FileMode) error
 	if !regular || known {
 		return nil
 	}
-	if err := r.slots.acquire(ctx); err != nil {
+	if err := r.slots.Acquire(ctx); err != nil {
 		return err
 	}
-	defer r.slots.release()
+	defer r.slots.Release()
 	if e != nil {
 		info, err := r.folder.lstat(p)
 		switch {
@@ -313,7 +313,7 @@ func (w *walker) readDir(ctx context.Context, d task) error {
 	if err := w.r.folder.injected(opReadDir, d.path); err != nil {
 		return err
 	}
-	dir, err := w.r.folder.root.Open(d.path)
+	dir, err := w.r.folder.tree.Root.Open(d.path)
 	switch {
 	case err != nil && isAbsent(err) && d.path != ".":
 		return nil

@@ -324,9 +324,9 @@ func TestLinkedFolder(t *testing.T) {
 	parent := filepath.Dir(fileOf(t, dir, "a"))
 	require.NoError(t, os.Rename(parent, parent+".moved"))
 	require.NoError(t, os.Symlink(filepath.Base(parent)+".moved", parent))
-	f := l.currentRoot().folder
-	for name, open := range map[string]func(string) (*os.File, error){"openat2": f.openNoLinks,
-		"os.Root": f.openByRoot} {
+	f := l.currentRoot().folder.tree
+	for name, open := range map[string]func(string) (*os.File, error){"openat2": f.OpenNoLinks,
+		"os.Root": f.OpenByRoot} {
 		path, err := Native{}.Path(keyOf("a"))
 		require.NoError(t, err)
 		_, err = open(path)

@@ -74,10 +74,10 @@ func (r *root) verifyFile(ctx context.Context, p string, mode fs.FileMode) (v Ve
 		}
 		return v, true
 	}
-	if r.slots.acquire(ctx) != nil {
+	if r.slots.Acquire(ctx) != nil {
 		return v, false
 	}
-	defer r.slots.release()
+	defer r.slots.Release()
 	f, err := r.openObject(p)
 	if err == nil {
 		defer f.file.Close()

@@ -65,7 +65,7 @@ func (c *putCall) writeOnce(e *entry, p *tier.Put, parent *entry, step func(do f
 			err = errors.Join(err, file.Close())
 		}
 		if !renamed {
-			_ = r.folder.root.Remove(temp) // if that fails, the next Open removes it
+			_ = r.folder.tree.Root.Remove(temp) // if that fails, the next Open removes it
 		}
 	}()
 	if err := c.fill(file, temp, p, step); err != nil {

@@ -1,4 +1,5 @@
-package disk
+// Package slots bounds how much is done at the same time.
+package slots
 
 import (
 	"context"
@@ -6,11 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// slots bounds how many goroutines do something at the same time: the channel has room for that many tokens.
-type slots chan struct{}
+// Slots bounds how many goroutines do something at the same time: the channel has room for that many tokens.
+type Slots chan struct{}
 
-// acquire waits for a slot, and release gives it back. A free slot is granted even if the context has ended.
-func (s slots) acquire(ctx context.Context) error {
+// Acquire waits for a slot, and Release gives it back. A free slot is granted even if the context has ended.
+func (s Slots) Acquire(ctx context.Context) error {
 	select {
 	case s <- struct{}{}:
 		return nil
@@ -25,11 +26,12 @@ func (s slots) acquire(ctx context.Context) error {
 	}
 }
 
-func (s slots) release() { <-s }
+// Release gives a slot back.
+func (s Slots) Release() { <-s }
 
-// forEach calls f for 0 to n-1, in this order, from at most so many goroutines, and waits for all. A panic of
+// Each calls f for 0 to n-1, in this order, from at most so many goroutines, and waits for all. A panic of
 // f is raised again in the calling goroutine, which can recover from it.
-func forEach(n, workers int, f func(i int)) {
+func Each(n, workers int, f func(i int)) {
 	workers = min(n, workers)
 	if workers <= 1 {
 		for i := range n {
