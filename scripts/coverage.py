@@ -20,7 +20,7 @@ import tempfile
 
 # Without internal/failpoint, which production builds leave out and which runs in processes that are about to be killed.
 CORE = """shmring shmring/segment shmring/memory shmstore objstore objstore/check objstore/upstream serde serde/enginecore mmhash lrusync
-lrusync/upstream tier tier/memory tier/disk tier/folder tier/redis tier/s3 encoder encoder/safetensors kv blend blend/rope blend/transformer blend/chunks kv/flow kv/paged lmcache/engine lmcache/lookup mmcache pycompat pin pin/cuda engine engine/zmq agent internal/blake3 internal/breaker internal/closing internal/codec internal/evict
+lrusync/upstream tier tier/memory tier/disk tier/folder tier/internal/remote tier/redis tier/s3 encoder encoder/safetensors kv blend blend/rope blend/transformer blend/chunks kv/flow kv/paged lmcache/engine lmcache/lookup mmcache pycompat pin pin/cuda engine engine/zmq agent internal/blake3 internal/closing internal/codec internal/evict
 internal/fault internal/futex internal/invariants internal/leasetable internal/line internal/loglimit internal/lru internal/mem
 internal/msgpackguard internal/pyset internal/pyvalue internal/shapes internal/shmfile internal/sidecar internal/payload internal/ctxmutex internal/zmtp""".split()
 

@@ -120,7 +120,7 @@ func (o *op) do(bytes int64, call func() error) error {
 	o.abandoned = cause
 	switch {
 	case errors.Is(cause, errHangs):
-		o.l.breaker.Fail(o.ctx, cause)
+		o.l.breaker.Fail(cause)
 	case errors.Is(cause, context.DeadlineExceeded):
 		o.l.breaker.Suspect()
 	}
@@ -131,7 +131,7 @@ func (o *op) do(bytes int64, call func() error) error {
 func (o *op) answered(err error) error {
 	switch {
 	case isAway(err):
-		o.l.breaker.Fail(o.ctx, err)
+		o.l.breaker.Fail(err)
 	default:
 		o.l.breaker.Succeed()
 	}

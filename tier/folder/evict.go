@@ -71,12 +71,12 @@ func (l *Level) maintain(ctx context.Context) {
 		err := l.refresh(ctx)
 		switch {
 		case isAway(err), errors.Is(err, errHangs):
-			l.breaker.Fail(ctx, err)
+			l.breaker.Fail(err)
 			continue
 		case err == nil:
 			err = l.cleanUp(ctx)
 		}
-		if err != nil && ctx.Err() == nil && !errors.Is(err, errLeaseLost) && l.breaker.Err() == nil {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, errLeaseLost) && l.breaker.Down() == nil {
 			l.o.Logger.Warn("folder: the folder could not be cleaned up, and the next try is in a minute", "folder", l.path, "error", err)
 		}
 	}

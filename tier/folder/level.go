@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ringcache/ringcache/internal/breaker"
 	"github.com/ringcache/ringcache/tier"
+	"github.com/ringcache/ringcache/tier/internal/remote"
 	"github.com/ringcache/ringcache/tier/internal/tree"
 )
 
@@ -21,7 +21,7 @@ type Level struct {
 	path    string
 	name    string // of this level among those of the root, in names of files
 	o       Options
-	breaker breaker.Breaker
+	breaker remote.Breaker
 	slots   chan struct{}
 	probes  chan struct{} // as slots, for calls that ask whether the file system is back
 	clock   clock
@@ -80,8 +80,8 @@ func makeLevel(path string, o Options) (*Level, error) {
 	// More than one: a probe that hangs in a mount that was given up must not hide the mount that took its place.
 	l.probes = make(chan struct{}, 4)
 	l.background, l.cancel = context.WithCancel(context.Background())
-	l.breaker = breaker.Breaker{
-		Failures: 1, Retry: l.o.Retry, Start: l.start, Probe: l.refresh,
+	l.breaker = remote.Breaker{
+		Failures: 1, Retry: l.o.Retry, Start: l.start, Ping: l.refresh,
 		Explain: func(err error) error { return explain(path, "asking the file system", err) },
 	}
 	return l, nil
@@ -152,7 +152,7 @@ func (l *Level) refresh(ctx context.Context) error {
 	if !modified.IsZero() {
 		l.clock.set(modified)
 	}
-	up := l.breaker.Err() == nil
+	up := l.breaker.Down() == nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if up && l.tree != nil && os.SameFile(l.info, info) {
@@ -200,7 +200,7 @@ func (l *Level) Close() error {
 	again := l.closed
 	l.closed = true
 	l.mu.Unlock()
-	down := l.breaker.Err() != nil
+	down := l.breaker.Down() != nil
 	l.cancel()
 	l.calls.Wait()
 	if again {
@@ -275,7 +275,7 @@ func (l *Level) usable() (*tree.Tree, error) {
 	case t == nil && closed:
 		return nil, l.errClosed()
 	case t == nil:
-		return nil, cmp.Or(l.breaker.Err(), errHangs)
+		return nil, cmp.Or(l.breaker.Down(), errHangs)
 	}
-	return t, l.breaker.Err()
+	return t, l.breaker.Down()
 }

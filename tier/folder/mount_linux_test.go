@@ -111,7 +111,7 @@ func TestMountThatHangs(t *testing.T) {
 	require.ErrorIs(t, gets[0].Err, context.DeadlineExceeded, "the caller's time")
 	absent, ab := testObject(5)
 	require.ErrorIs(t, putOne(l, absent, ab), tier.ErrUnavailable, "the level's time limit")
-	require.Eventually(t, func() bool { return l.breaker.Err() != nil }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return l.breaker.Down() != nil }, time.Minute, time.Millisecond)
 	for range 1000 {
 		require.ErrorIs(t, l.Stat(t.Context(), []tier.Key{object.Key})[0].Err, tier.ErrUnavailable)
 		_, err := getOne(l, object.Key)

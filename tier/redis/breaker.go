@@ -29,7 +29,7 @@ func newBreaker(s *settings, conns *connections, client *goredis.Client, start f
 	b := &breaker{settings: s, conns: conns, client: client}
 	b.Breaker = &remote.Breaker{
 		Failures: s.Failures, Retry: s.Retry, Start: start, Ping: b.ping, Failed: reload,
-		Name:       func() string { return client.Options().Addr },
+		Explain:    func(err error) error { return remote.ServerDown(client.Options().Addr, err) },
 		Disconnect: func() { conns.close(time.Now()) },
 	}
 	return b

@@ -48,7 +48,8 @@ func Open(ctx context.Context, o Options) (*Level, error) {
 	}
 	l.breaker = &remote.Breaker{
 		Failures: s.Failures, Retry: s.Retry, Start: l.calls.Start, Ping: l.probe,
-		Name: func() string { return s.endpoint }, Disconnect: l.transport.CloseIdleConnections,
+		Explain:    func(err error) error { return remote.ServerDown(s.endpoint, err) },
+		Disconnect: l.transport.CloseIdleConnections,
 	}
 	err = l.Ping(ctx)
 	if ended := remote.EndOf(ctx); ended != nil || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrInvalid) {

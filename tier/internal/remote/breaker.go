@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A Breaker is the circuit breaker of one server. It has two states. While the server is up, calls go to the
+// A Breaker is the circuit breaker of what a level calls and what can go away: a server, or a mount, which is called a
+// server here, too. It has two states. While the server is up, calls go to the
 // server, and Down is nil. After Failures failed round trips in a row the server is down: calls fail at once
 // with Down, all connections are closed, and one goroutine (probe) calls Ping until the server answers. The
 // probe also runs while the server is up but suspect.
@@ -19,14 +20,14 @@ type Breaker struct {
 	Failures int
 	// Retry is the time between two calls of Ping while the server is down.
 	Retry time.Duration
-	// Name returns what the server is called in errors.
-	Name func() string
+	// Explain makes the error of calls while the server is down.
+	Explain func(error) error
 	// Start runs a goroutine with a context that ends with the level, which waits for it. It returns false if
 	// the level is closed.
 	Start func(func(ctx context.Context)) bool
 	// Ping returns nil if the server answers, or if nobody uses the breaker any more.
 	Ping func(ctx context.Context) error
-	// Disconnect closes all connections, so that no call waits for a server that is down.
+	// Disconnect, if not nil, closes all connections, so that no call waits for a server that is down.
 	Disconnect func()
 	// Failed, if not nil, is called after each Ping that failed.
 	Failed func(ctx context.Context)
@@ -57,11 +58,11 @@ func (b *Breaker) Fail(err error) {
 	b.failures++
 	over := b.failures >= b.Failures && b.down == nil
 	if over {
-		b.down = &serverDownError{b.Name(), err}
+		b.down = b.Explain(err)
 	}
 	b.mu.Unlock()
 	if over {
-		b.Disconnect() // ends the calls that wait for the same server
+		b.disconnect() // ends the calls that wait for the same server
 		b.Suspect()
 	}
 }
@@ -85,9 +86,9 @@ func (b *Breaker) probe(ctx context.Context) {
 			b.mu.Unlock()
 			return
 		}
-		b.down = &serverDownError{b.Name(), err}
+		b.down = b.Explain(err)
 		b.mu.Unlock()
-		b.Disconnect()
+		b.disconnect()
 		if b.Failed != nil {
 			_ = recovered(func() error { b.Failed(ctx); return nil }) // an error shows at the next call
 		}
@@ -95,6 +96,12 @@ func (b *Breaker) probe(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(b.Retry):
 		}
+	}
+}
+
+func (b *Breaker) disconnect() {
+	if b.Disconnect != nil {
+		b.Disconnect()
 	}
 }
 
@@ -109,11 +116,5 @@ func recovered(fn func() error) (err error) {
 	return fn()
 }
 
-// serverDownError is why a server is down.
-type serverDownError struct {
-	name string
-	err  error
-}
-
-func (e *serverDownError) Error() string { return "server " + e.name + ": " + e.err.Error() }
-func (e *serverDownError) Unwrap() error { return e.err }
+// ServerDown is the error of calls to a server of this name that is down.
+func ServerDown(name string, err error) error { return fmt.Errorf("server %s: %w", name, err) }
