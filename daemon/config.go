@@ -28,7 +28,7 @@ type Config struct {
 	DiskQuotas []string `name:"disk-quotas" placeholder:"TENANT=SIZE" reload:"yes" help:"Most bytes of files of single tenants, instead of disk-quota."`
 	DiskWrite  string   `name:"disk-write" default:"back" placeholder:"WHEN" help:"back: what is stored is written to the disk in the background. around: only what is read from a slower level is."`
 
-	Folder      string `name:"folder" placeholder:"FOLDER" help:"Folder that the daemons of several hosts use at the same time, such as a mount of NFS; FOLDER?layout=lmcache&space=SPACE for one of LMCache's FS connector."`
+	Folder      string `name:"folder" placeholder:"FOLDER" help:"Folder that daemons of several hosts share, such as a mount of NFS; FOLDER?layout=lmcache&space=SPACE for one of LMCache's FS connector."`
 	FolderSize  int64  `name:"folder-size" is:"bytes" default:"0" placeholder:"SIZE" help:"Most bytes of files in the folder of all hosts; 0 is no limit but the file system's."`
 	FolderWrite string `name:"folder-write" default:"back" placeholder:"WHEN" help:"back or around, as disk-write."`
 

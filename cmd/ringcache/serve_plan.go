@@ -144,10 +144,13 @@ func (c servePlan) sizes(config daemon.Config) (sizing.Sizes, error) {
 	switch {
 	case config.Disk != "" && config.DiskSize == 0:
 		return z, errors.New("disk has no bound: set disk-size to the bytes that objects may take there")
-	case config.Disk != "" && config.DiskWrite != "back" || config.RedisWrite != "back":
-		return z, errors.New("what is computed is taken as written to all levels: disk-write and redis-write must be back")
+	case config.Disk != "" && config.DiskWrite != "back" || config.RedisWrite != "back" ||
+		config.FolderWrite != "back" || config.S3Write != "back":
+		return z, errors.New("what is computed is taken as written to all levels: disk-write, folder-write, redis-write and s3-write must be back")
 	case config.Redis != "" && c.Store == 0:
 		return z, errors.New("a Redis is set, and its size is not: give its maxmemory by --store")
+	case (config.Folder != "" || config.S3 != "") && c.Store == 0:
+		return z, errors.New("a folder or bucket is set, and its size is not: give its bytes by --store, or all")
 	case config.Disk != "":
 		z.Disk = config.DiskSize
 	}

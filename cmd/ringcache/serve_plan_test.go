@@ -119,6 +119,9 @@ func TestServePlanRefuses(t *testing.T) {
 		"--rate 1 --object 1MiB --objects 10 --redis localhost:1":                                   "give its maxmemory by --store",
 		"--rate 1 --object 1MiB --objects 10 --disk-size 1GiB":                                      "disk is not",
 		"--rate 1 --object 1MiB --objects 10 --redis localhost:1 --redis-write around":              "must be back",
+		"--rate 1 --object 1MiB --objects 10 --folder /mnt/shared":                                  "by --store, or all",
+		"--rate 1 --object 1MiB --objects 10 --s3 s3://bucket?endpoint=http://localhost:1":          "by --store, or all",
+		"--rate 1 --object 1MiB --objects 10 --store all --s3 s3://bucket --s3-write around":        "must be back",
 		"--rate 1 --object 1MiB --objects 10 --disk-size 1GiB --disk-write around --disk " + folder: "must be back",
 	} {
 		_, errOut, code := ringcache(t, append([]string{"serve", "plan"}, strings.Fields(args)...)...)

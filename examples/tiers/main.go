@@ -52,12 +52,12 @@ func run(ctx context.Context, o options) (err error) {
 			err = errors.Join(err, level.Close()) // the objects stay for the next process
 		}
 	}()
-	folder, err := disk.Open(o.folder, disk.Options{Capacity: 1 << 30})
+	onDisk, err := disk.Open(o.folder, disk.Options{Capacity: 1 << 30})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, folder.Close()) }()
-	store, err := tier.Open(ctx, tier.Options{Memory: level, Lower: []tier.Lower{{Level: folder, Write: tier.Back}}})
+	defer func() { err = errors.Join(err, onDisk.Close()) }()
+	store, err := tier.Open(ctx, tier.Options{Memory: level, Lower: []tier.Lower{{Level: onDisk, Write: tier.Back}}})
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ var (
 		"tier":                   nil,
 		"tier/memory":            system,
 		"tier/disk":              system,
-		"tier/folder":            system,
+		"tier/folder":            append([]string{"golang.org/x/sync"}, system...),
 		"tier/redis":             redis,
 		"tier/s3":                bucket,
 		"inspect":                msgpack,

@@ -12,7 +12,7 @@
 //	.ringcache/searched  what the last search has found
 //	everything else      files of objects, at the paths of a disk.Layout: the same bytes as in package disk
 //
-// There is no owner and no index: a path follows from a key, and the file itself says what it has. Any number of levels
+// [Open] opens a root. There is no owner and no index: a path follows from a key, and the file itself says what it has. Any number of levels
 // may have a root open, on any number of hosts, under one user, with the same [Options].
 //
 // # What hosts see of each other
@@ -30,7 +30,7 @@
 // # Who evicts
 //
 // Every minute, and when the file system is full, one level searches the root: the one with the lease. It evicts what was
-// put or read longest ago, and nothing younger than [Options].MinAge. The signal is the time of modification. Get touches a
+// put or read longest ago, and nothing younger than [Options].MinAge. The signal is the time of modification. [Level.Get] touches a
 // file whose time is older than half of MinAge, so at most once in that time: an object stays for MinAge after it was put,
 // and for half of that after it was read. Times of access would be free, but mounts with noatime, relatime and clients of
 // NFS do not keep them. What evicts knows no parents: a parent, which is read whenever a child is, gets old later.
