@@ -47,7 +47,9 @@ func suite(newDir func(t testing.TB) string, o Options) tiertest.Options {
 
 // TestLevel: the level keeps what package tier promises, but for what only an owner could count.
 func TestLevel(t *testing.T) {
-	tiertest.Level(t, suite(func(t testing.TB) string { return t.TempDir() }, Options{}))
+	s := suite(func(t testing.TB) string { return t.TempDir() }, Options{})
+	s.Histories = 2
+	tiertest.Level(t, s)
 }
 
 // TestLevelIsCleanedUp: the same while a goroutine searches the folder all the time, and touches are due at each read.

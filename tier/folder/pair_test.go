@@ -54,6 +54,7 @@ func TestTwoLevels(t *testing.T) {
 	}
 	tiertest.Level(t, tiertest.Options{
 		Unlimited: true,
+		Histories: 2,
 		Open:      func(t testing.TB, _ int64) tier.Level { return open(t, t.TempDir()) },
 		Reopen:    func(t testing.TB, closed tier.Level) tier.Level { return open(t, closed.(*pair).levels[0].path) },
 		Without: []string{

@@ -19,7 +19,7 @@ func TestLevel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := s3test.NewFake()
 			f.NoConditions = name == "without conditions"
-			conformance(t, s3test.NewFaults(t, f).URL, 6, func(_ testing.TB, key string) {
+			conformance(t, s3test.NewFaults(t, f).URL, 2, func(_ testing.TB, key string) {
 				v := f.Get(key)
 				v[len(v)-1] ^= 1
 				f.Set(key, v)
