@@ -48,8 +48,8 @@ func readIdentity(f io.ReaderAt) (*identity, error) {
 	case err != nil || id == nil:
 		return nil, err
 	case id.Format == tree.FormatShared:
-		return nil, fmt.Errorf("disk: the root is one that several hosts use: name it as folder:PATH, or use another folder: %w",
-			errors.ErrUnsupported)
+		return nil, fmt.Errorf("disk: the root is one that several hosts use: open it as such (folder:PATH, `--folder` of the daemon), or use another folder: %w",
+			fs.ErrInvalid)
 	case id.Format != tree.FormatAlone:
 		return nil, fmt.Errorf("disk: the root has the format %d, this library reads the format %d: use another folder: %w",
 			id.Format, tree.FormatAlone, errors.ErrUnsupported)

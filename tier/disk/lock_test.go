@@ -65,7 +65,7 @@ func TestOpenRefuses(t *testing.T) {
 	require.Len(t, entries, 1, "nothing was made there")
 
 	for lock, want := range map[string]error{
-		`{"format":2,"layout":"native"}`: errors.ErrUnsupported, `{"format":1,`: tier.ErrCorrupt,
+		`{"format":2,"layout":"native"}`: fs.ErrInvalid, `{"format":9,"layout":"native"}`: errors.ErrUnsupported, `{"format":1,`: tier.ErrCorrupt,
 		"\x01": tier.ErrCorrupt,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, lockPath), []byte(lock), 0o600))
