@@ -142,7 +142,7 @@ func listedFailpoints() []string {
 	var names []string
 	for _, p := range failpoint.Points {
 		room, _, _ := strings.Cut(p.Name, ".")
-		if !slices.Contains([]string{"tier", "disk", "daemon"}, room) {
+		if !slices.Contains([]string{"tier", "disk", "folder", "daemon"}, room) {
 			names = append(names, p.Name)
 		}
 	}
