@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -23,7 +24,13 @@ import (
 	"github.com/ringcache/ringcache/tier"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// Random histories take time with a server: 15 of them, unless the command line has a number.
+	if err := flag.Set("rapid.checks", "15"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // options are those of a store that works, on a busy machine.
 func options(url string) Options {
