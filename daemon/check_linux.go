@@ -46,7 +46,7 @@ func (c Config) Check(ctx context.Context) []Finding {
 		x := c.files()
 		l, _ := x.fit(c.configured())
 		return fmt.Sprintf("this process may open %d files, enough for %d connections", x.all, l.MaxConnections),
-			c.checkFiles()
+			checkFiles(c)
 	})
 	look("name", c.checkSegment)
 	for _, x := range c.lower() {
@@ -79,7 +79,7 @@ func (c Config) Check(ctx context.Context) []Finding {
 		if c.HTTP == httpOff {
 			return "off", nil
 		}
-		l, err := c.listenHTTP(ctx)
+		l, err := listenHTTP(c, ctx)
 		if err != nil {
 			return "", err
 		}
@@ -113,12 +113,12 @@ func (c Config) checkSegment() (string, error) {
 	f, err := sidecar.OpenToLook(c.ShmDir, c.Name)
 	switch {
 	case err == nil:
-		err = errors.Join(c.checkSidecar(f, there), f.Close())
+		err = errors.Join(checkSidecar(c, f, there), f.Close())
 	case errors.Is(err, segment.ErrForeign) && !there:
 		err = nil
 	}
 	if err == nil && there {
-		err = c.checkContent()
+		err = checkContent(c)
 	}
 	if err == nil {
 		err = leasetable.Check(c.ShmDir, c.Name, there)
@@ -129,11 +129,11 @@ func (c Config) checkSegment() (string, error) {
 	case there:
 		return fmt.Sprintf("the segment %s of %s is in %s, and is taken over", c.Name, sizes.Format(c.Size), dir), nil
 	}
-	return fmt.Sprintf("the segment %s of %s is made in %s", c.Name, sizes.Format(c.Size), dir), c.checkRoom()
+	return fmt.Sprintf("the segment %s of %s is made in %s", c.Name, sizes.Format(c.Size), dir), checkRoom(c)
 }
 
 // checkSidecar looks at the sidecar of a segment, which may be what was left of one that is gone.
-func (c Config) checkSidecar(f *sidecar.File, there bool) error {
+func checkSidecar(c Config, f *sidecar.File, there bool) error {
 	alive, err := f.Alive()
 	switch {
 	case err != nil:
@@ -147,7 +147,7 @@ func (c Config) checkSidecar(f *sidecar.File, there bool) error {
 }
 
 // checkContent looks at a segment that nobody serves: whether it is as long as its sidecar says, and a memory level.
-func (c Config) checkContent() error {
+func checkContent(c Config) error {
 	l, err := memory.Look(c.Name, c.ShmDir)
 	if err != nil {
 		return err

@@ -122,7 +122,7 @@ func (c Config) limits() Limits {
 }
 
 // checkFiles reports that there are not enough descriptors for any client.
-func (c Config) checkFiles() error {
+func checkFiles(c Config) error {
 	if f := c.files(); !f.enough() {
 		return fmt.Errorf("this process may open %d files, which is not enough for its levels and one client: %s",
 			f.all, c.howToOpen())

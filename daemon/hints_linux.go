@@ -23,16 +23,16 @@ import (
 // swap, file systems. All are warnings. It changes nothing.
 func (c Config) Hints() []Finding {
 	var f findings
-	c.hintShm(&f)
-	c.hintFiles(&f)
+	hintShm(c, &f)
+	hintFiles(c, &f)
 	hintSwap(&f, os.DirFS("/"))
-	c.hintFolders(&f)
-	c.hintNames(&f)
+	hintFolders(c, &f)
+	hintNames(c, &f)
 	return f
 }
 
 // hintShm reports a folder that is not in memory.
-func (c Config) hintShm(f *findings) {
+func hintShm(c Config, f *findings) {
 	dir := cmp.Or(c.ShmDir, shmfile.DefaultDir)
 	if m, ok := shmfile.MountOfDir(dir); ok && m.Type != "tmpfs" && m.Type != "ramfs" && m.Type != "hugetlbfs" {
 		f.add(slog.LevelWarn, "shm-dir", "%s is on a file system of the type %s: objects would be written to its disk, and GPUs can't use them in place; mount a tmpfs, such as an emptyDir with medium: Memory", dir, m.Type)
@@ -41,7 +41,7 @@ func (c Config) hintShm(f *findings) {
 
 // checkRoom reports that a new segment would not fit, with everything beside it: what is made first would not
 // notice what the rest needs. What is there already has its room.
-func (c Config) checkRoom() error {
+func checkRoom(c Config) error {
 	path := filepath.Join(cmp.Or(c.ShmDir, shmfile.DefaultDir), c.Name)
 	if _, err := os.Lstat(path); err == nil {
 		return nil
@@ -59,7 +59,7 @@ func (c Config) checkRoom() error {
 }
 
 // hintFiles reports a low limit of open files.
-func (c Config) hintFiles(f *findings) {
+func hintFiles(c Config, f *findings) {
 	x, want := c.files(), c.configured()
 	if got, cut := x.fit(want); cut && x.enough() { // else it is an error
 		f.add(slog.LevelWarn, "max-connections", "this process may open %d files: connections are cut from %d to %d, and sessions from %d to %d, so that levels and probes have theirs: %s, or fewer of both",
@@ -113,7 +113,7 @@ func cgroupForbidsSwap(root fs.FS) bool {
 }
 
 // hintFolders reports a disk that is smaller than it should be, and a socket that others can replace.
-func (c Config) hintFolders(f *findings) {
+func hintFolders(c Config, f *findings) {
 	folder := filepath.Dir(c.Socket)
 	if mode, can := replaceable(folder); can {
 		f.add(slog.LevelWarn, "socket", "other users can replace the socket, since they may write to its folder, %s (%v): take that right away", folder, mode)
@@ -127,7 +127,7 @@ func (c Config) hintFolders(f *findings) {
 }
 
 // hintNames reports a process of the container whose names others don't see.
-func (c Config) hintNames(f *findings) {
+func hintNames(c Config, f *findings) {
 	if os.Getpid() == 1 && os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
 		f.add(slog.LevelWarn, "", "this is the first process of its container: engines in other containers of the pod are known by their process only with shareProcessNamespace: true; without it, what they were promised ends with the grace time after a restart of the daemon")
 	}

@@ -15,6 +15,6 @@ func (c Config) Check(context.Context) []Finding {
 	return []Finding{{Level: slog.LevelError, Text: "daemons run on Linux only"}}
 }
 
-func (c Config) checkRoom() error { return nil }
+func checkRoom(c Config) error { return nil }
 
 func tryFolder(string, bool) error { return nil }

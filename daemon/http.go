@@ -41,7 +41,7 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 	if r.config.HTTP == httpOff {
 		return w, nil
 	}
-	l, err := r.config.listenHTTP(ctx)
+	l, err := listenHTTP(r.config, ctx)
 	if err != nil {
 		return w, err
 	}
@@ -87,7 +87,7 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 	return w, nil
 }
 
-func (c Config) listenHTTP(ctx context.Context) (net.Listener, error) {
+func listenHTTP(c Config, ctx context.Context) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", c.HTTP)
 	if err != nil {

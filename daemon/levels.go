@@ -51,7 +51,7 @@ func (c Config) open(ctx context.Context, log *slog.Logger, tracer *tracing.Trac
 			err = errors.Join(err, l.close())
 		}
 	}()
-	if err := errors.Join(c.checkFiles(), c.checkRoom()); err != nil {
+	if err := errors.Join(checkFiles(c), checkRoom(c)); err != nil {
 		return nil, err
 	}
 	if l.memory, err = memory.Open(c.memoryOptions(log)); err != nil {

@@ -105,7 +105,7 @@ func (c Config) problems() []problem {
 	if _, p := c.httpTLS(); p != nil {
 		all = append(all, *p)
 	}
-	c.lookProblems(&all)
+	lookProblems(c, &all)
 	for key, d := range map[string]time.Duration{"grace": c.Grace, "drain": c.Drain, "max-lease": c.MaxLease,
 		"default-lease": c.DefaultLease} {
 		if d < 0 || d == 0 && key != "drain" || d > longestTime {
@@ -131,7 +131,7 @@ func (c Config) problems() []problem {
 }
 
 // lookProblems adds what is wrong with traces and profiles.
-func (c Config) lookProblems(all *problems) {
+func lookProblems(c Config, all *problems) {
 	if c.OTLP != "" {
 		u, err := url.Parse(c.OTLP)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
