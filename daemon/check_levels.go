@@ -32,7 +32,7 @@ func (c Config) checkDisk(context.Context) (string, error) {
 		err = tryFolder(folder, true)
 	}
 	if err != nil {
-		return "", c.explainDisk(err)
+		return "", explainDisk(c, err)
 	}
 	if missing {
 		return folder + " is made", nil

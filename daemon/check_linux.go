@@ -59,7 +59,7 @@ func (c Config) Check(ctx context.Context) []Finding {
 		look("lmcache", func() (string, error) { return checkLMCache(ctx, text) })
 	}
 	if len(c.LMCache) > 0 {
-		look("lmcache", func() (string, error) { return lmcache.CheckState(c.lmcacheFile()) })
+		look("lmcache", func() (string, error) { return lmcache.CheckState(lmcacheFile(c)) })
 	}
 	for _, x := range c.valueProtocols() {
 		for _, text := range x.addresses {
@@ -84,7 +84,7 @@ func (c Config) Check(ctx context.Context) []Finding {
 			return "", err
 		}
 		text := c.HTTP + " is free"
-		if keys, _ := c.httpKeys(); len(keys) > 0 { // they are validated
+		if keys, _ := httpKeys(c); len(keys) > 0 { // they are validated
 			text += fmt.Sprintf(", and one of %d keys opens it", len(keys))
 		}
 		if encrypted, _ := c.httpTLS(); encrypted != nil { // validated, too
@@ -125,7 +125,7 @@ func (c Config) checkSegment() (string, error) {
 	}
 	switch {
 	case err != nil:
-		return "", c.explainMemory(err)
+		return "", explainMemory(c, err)
 	case there:
 		return fmt.Sprintf("the segment %s of %s is in %s, and is taken over", c.Name, sizes.Format(c.Size), dir), nil
 	}

@@ -125,13 +125,13 @@ func (c Config) limits() Limits {
 func checkFiles(c Config) error {
 	if f := c.files(); !f.enough() {
 		return fmt.Errorf("this process may open %d files, which is not enough for its levels and one client: %s",
-			f.all, c.howToOpen())
+			f.all, howToOpen(c))
 	}
 	return nil
 }
 
 // howToOpen says what to set for as many files as the configuration needs.
-func (c Config) howToOpen() string {
+func howToOpen(c Config) string {
 	f := c.divide(1 << 20) // so many that nothing is cut
 	return fmt.Sprintf("set --ulimit nofile=%[1]d in docker run, ulimits: {nofile: %[1]d} in a compose file, or LimitNOFILE=%[1]d in a systemd unit", f.all-f.clients+c.configured().need())
 }

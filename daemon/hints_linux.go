@@ -63,7 +63,7 @@ func hintFiles(c Config, f *findings) {
 	x, want := c.files(), c.configured()
 	if got, cut := x.fit(want); cut && x.enough() { // else it is an error
 		f.add(slog.LevelWarn, "max-connections", "this process may open %d files: connections are cut from %d to %d, and sessions from %d to %d, so that levels and probes have theirs: %s, or fewer of both",
-			x.all, want.MaxConnections, got.MaxConnections, want.MaxSessions, got.MaxSessions, c.howToOpen())
+			x.all, want.MaxConnections, got.MaxConnections, want.MaxSessions, got.MaxSessions, howToOpen(c))
 	}
 }
 

@@ -46,7 +46,7 @@ func (r *runner) openHTTP(ctx context.Context) (*web, error) {
 		return w, err
 	}
 	w.addr = l.Addr().String()
-	keys, err := r.config.httpKeys()
+	keys, err := httpKeys(r.config)
 	if err != nil {
 		return w, errors.Join(fmt.Errorf("http-key-file: %w", err), l.Close())
 	}

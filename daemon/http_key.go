@@ -41,7 +41,7 @@ func (secret) MarshalText() ([]byte, error) { return []byte("(secret)"), nil }
 const maxKeys = 16
 
 // httpKeys returns the keys that HTTP asks for; none is that it asks for none.
-func (c Config) httpKeys() (keys []secret, err error) {
+func httpKeys(c Config) (keys []secret, err error) {
 	for _, file := range c.HTTPKeyFile {
 		text, err := passwordfile.Read(file)
 		if err != nil {

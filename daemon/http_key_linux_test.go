@@ -57,7 +57,7 @@ func TestKeysAreReadFromFiles(t *testing.T) {
 	c := testConfig(t)
 	key := write(t, "the key \n")
 	c.HTTPKeyFile = []string{key, write(t, "another")}
-	keys, err := c.httpKeys()
+	keys, err := httpKeys(c)
 	require.NoError(t, err)
 	require.Equal(t, []string{"the key", "another"}, texts(keys))
 	require.Contains(t, about(c.Check(t.Context()), "http")[0].Text, "is free, and one of 2 keys opens it")
@@ -98,7 +98,7 @@ func TestEnvironmentOfLMCache(t *testing.T) {
 	}
 	keys := func(c Config) []string {
 		t.Helper()
-		k, err := c.httpKeys()
+		k, err := httpKeys(c)
 		require.NoError(t, err)
 		return texts(k)
 	}
@@ -132,7 +132,7 @@ func TestKeyIsNeverPrinted(t *testing.T) {
 	require.NoError(t, err)
 	yaml, err := c.YAML()
 	require.NoError(t, err)
-	keys, err := c.httpKeys()
+	keys, err := httpKeys(c)
 	require.NoError(t, err)
 	require.Len(t, keys, 2)
 	var log strings.Builder

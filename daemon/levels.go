@@ -55,7 +55,7 @@ func (c Config) open(ctx context.Context, log *slog.Logger, tracer *tracing.Trac
 		return nil, err
 	}
 	if l.memory, err = memory.Open(c.memoryOptions(log)); err != nil {
-		return nil, c.explainMemory(err)
+		return nil, explainMemory(c, err)
 	}
 	o := tier.Options{Memory: l.memory, Quota: c.Quota, Logger: log}
 	if tracer != nil {
@@ -232,11 +232,11 @@ func (c Config) disk() (folder string, o disk.Options, err error) {
 func (c Config) openDisk(context.Context, *slog.Logger) (tier.Level, error) {
 	folder, o, err := c.disk()
 	if err != nil {
-		return nil, c.explainDisk(err)
+		return nil, explainDisk(c, err)
 	}
 	d, err := disk.Open(folder, o)
 	if err != nil {
-		return nil, c.explainDisk(err)
+		return nil, explainDisk(c, err)
 	}
 	return d, nil
 }
@@ -318,7 +318,7 @@ func redisURL(text string) (string, error) {
 }
 
 // explainMemory adds what to do to an error of memory.Open.
-func (c Config) explainMemory(err error) error {
+func explainMemory(c Config, err error) error {
 	size, pid := c.found()
 	newer := (*sidecar.FormatError)(nil)
 	switch {
@@ -358,7 +358,7 @@ func (c Config) found() (size int64, pid int) {
 }
 
 // explainDisk adds where and what to do to an error of package disk.
-func (c Config) explainDisk(err error) error {
+func explainDisk(c Config, err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
 		err = fmt.Errorf("the folder is of another release, or this system can't lock it: %w", err)
 	}

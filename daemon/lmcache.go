@@ -70,7 +70,7 @@ func (c Config) reporter(o coordinator.ReporterOptions) (*coordinator.Reporter, 
 }
 
 // lmcacheFile is where the protocol keeps what outlives the daemon.
-func (c Config) lmcacheFile() string {
+func lmcacheFile(c Config) string {
 	return filepath.Join(cmp.Or(c.ShmDir, shmfile.DefaultDir), c.Name+shmfile.EnginesSuffix)
 }
 
@@ -80,7 +80,7 @@ func (c Config) keptQuotas(level string) map[string]int64 {
 	if len(c.LMCache) == 0 {
 		return nil
 	}
-	return lmcache.KeptQuotas(c.lmcacheFile(), level)
+	return lmcache.KeptQuotas(lmcacheFile(c), level)
 }
 
 // openLMCache opens what the configuration says. http is the address of HTTP, empty if that is off.
@@ -94,7 +94,7 @@ func (r *runner) openLMCache(ctx context.Context, http string) (_ *lmcacheServic
 		Registry: r.registry, Rooms: r.rooms, Store: r.levels.store, Memory: r.levels.memory, Segment: segment,
 		Dir: dir, ChunkSize: r.config.LMCacheChunkSize,
 		Engine: r.config.LMCacheEngine, Bodies: r.config.LMCacheBodies,
-		State: r.config.lmcacheFile(), Tracer: r.tracer, Logger: r.log,
+		State: lmcacheFile(r.config), Tracer: r.tracer, Logger: r.log,
 	})
 	if err != nil {
 		return nil, err

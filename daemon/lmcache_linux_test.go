@@ -145,7 +145,7 @@ func TestServeCheckOfLMCache(t *testing.T) {
 				c.LMCache = []string{v.address}
 			}
 			if v.state != "" {
-				require.NoError(t, os.WriteFile(c.lmcacheFile(), []byte(v.state), 0o600))
+				require.NoError(t, os.WriteFile(lmcacheFile(c), []byte(v.state), 0o600))
 			}
 			before := everything(t, c.ShmDir, filepath.Dir(c.Socket))
 			found := about(c.Check(t.Context()), "lmcache")

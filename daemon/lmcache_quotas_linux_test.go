@@ -121,11 +121,11 @@ func TestQuotasByHTTPOutliveTheDaemon(t *testing.T) {
 		r.levels.fresh = false // it serves, so the segment stays
 		code, _ := askJSON(t, r, "PUT", "/quota/alice", `{"limit_gb": 0.5}`)
 		require.Equal(t, 200, code)
-		kept, err := os.ReadFile(c.lmcacheFile())
+		kept, err := os.ReadFile(lmcacheFile(c))
 		require.NoError(t, err)
 		require.Contains(t, string(kept), `"quotas":{"disk":{"alice":536870912}}`, "written before the answer: a kill loses none")
 		next := strings.Replace(string(kept), `"disk":{`, `"disk":{"":5,"b":0,"c":-1,"`+strings.Repeat("d", 256)+`":7,`, 1)
-		require.NoError(t, os.WriteFile(c.lmcacheFile(), []byte(next), 0o600))
+		require.NoError(t, os.WriteFile(lmcacheFile(c), []byte(next), 0o600))
 	})
 	r = lmcacheRunner(t, func(of *Config) { *of = c })
 	_, v := askJSON(t, r, "GET", "/quota", "")
@@ -151,16 +151,16 @@ func TestQuotaThatCanNotBeKept(t *testing.T) {
 	r := lmcacheRunner(t, nil)
 	code, v := askJSON(t, r, "PUT", "/quota/kept", `{"limit_gb": 1}`)
 	require.Equal(t, 200, code, v)
-	require.NoError(t, os.MkdirAll(filepath.Join(r.config.lmcacheFile()+".new", "in the way"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(lmcacheFile(r.config)+".new", "in the way"), 0o700))
 	for _, method := range []string{"PUT", "PUT", "DELETE", "DELETE"} {
 		code, v = askJSON(t, r, method, "/quota/kept", `{"limit_gb": 2}`)
 		require.Equal(t, 500, code, v)
 		require.Contains(t, v["error"], "after a restart")
 	}
-	require.NoError(t, os.RemoveAll(r.config.lmcacheFile()+".new"))
+	require.NoError(t, os.RemoveAll(lmcacheFile(r.config)+".new"))
 	code, v = askJSON(t, r, "DELETE", "/quota/kept", "")
 	require.Equal(t, 200, code, v)
-	file, err := os.ReadFile(r.config.lmcacheFile())
+	file, err := os.ReadFile(lmcacheFile(r.config))
 	require.NoError(t, err)
 	require.NotContains(t, string(file), "kept")
 }

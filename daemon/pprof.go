@@ -28,7 +28,7 @@ func (r *runner) openPProf(ctx context.Context) (*profiles, error) {
 	if r.config.PProf == "" {
 		return p, nil
 	}
-	keys, err := r.config.httpKeys()
+	keys, err := httpKeys(r.config)
 	if err != nil {
 		return p, fmt.Errorf("http-key-file: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 
 // respServer returns a server for clients of Redis. How many connections there may be is the registry's matter.
 func respServer(r *runner, p *sessionless.Protocol) (protocolServer, error) {
-	password, err := r.config.respSecret()
+	password, err := respSecret(r.config)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func respServer(r *runner, p *sessionless.Protocol) (protocolServer, error) {
 }
 
 // respSecret returns the password for clients of Redis, if there is one.
-func (c Config) respSecret() (secret, error) {
+func respSecret(c Config) (secret, error) {
 	if c.RESPPasswordFile == "" {
 		return c.respPassword, nil
 	}

@@ -84,7 +84,7 @@ func TestSettingsOfRESP(t *testing.T) {
 		Flags: map[string]string{"resp": "127.0.0.1:6379"}, Environ: []string{"LMCACHE_RESP_PASSWORD=hidden"},
 	}.Load()
 	require.NoError(t, err)
-	secret, err := loaded.respSecret()
+	secret, err := respSecret(loaded)
 	require.NoError(t, err)
 	require.Equal(t, "hidden", secret.reveal())
 	loaded, err = Sources{Environ: []string{"LMCACHE_RESP_PASSWORD=hidden"}}.Load()

@@ -51,7 +51,7 @@ func (c Config) problems() []problem {
 	if !filepath.IsAbs(c.Socket) || len(c.Socket) > maxSocket {
 		wrong("socket", "%q must be an absolute path of at most %d bytes", c.Socket, maxSocket)
 	}
-	c.memoryProblems(&all)
+	memoryProblems(c, &all)
 	for _, x := range c.lower() {
 		x.problems(&all)
 		oneOf(x.key+"-write", x.write, "back", "around")
@@ -67,7 +67,7 @@ func (c Config) problems() []problem {
 		}
 		taken[a.address] = true
 	}
-	c.valueProblems(&all, taken)
+	valueProblems(c, &all, taken)
 	if len(c.LMCacheEngine) > maxLMCacheEngine || !utf8.ValidString(c.LMCacheEngine) {
 		wrong("lmcache-engine", "it has %d bytes, and %d of UTF-8 are the most", len(c.LMCacheEngine), maxLMCacheEngine)
 	}
@@ -94,7 +94,7 @@ func (c Config) problems() []problem {
 			wrong("http", "the host %q is no IP address: write the address", host)
 		}
 	}
-	switch keys, err := c.httpKeys(); {
+	switch keys, err := httpKeys(c); {
 	case err != nil:
 		wrong("http-key-file", "%v", err)
 	case len(keys) > maxKeys:
@@ -159,7 +159,7 @@ func lookProblems(c Config, all *problems) {
 
 // valueProblems adds what is wrong with the protocols of whole values. taken are the addresses that others
 // have; it adds theirs.
-func (c Config) valueProblems(all *problems, taken map[string]bool) {
+func valueProblems(c Config, all *problems, taken map[string]bool) {
 	wrong := all.add
 	if c.LMFrom != "" {
 		host, port, err := net.SplitHostPort(c.LMFrom)
@@ -185,7 +185,7 @@ func (c Config) valueProblems(all *problems, taken map[string]bool) {
 			taken[address] = true
 		}
 	}
-	if _, err := c.respSecret(); err != nil {
+	if _, err := respSecret(c); err != nil {
 		wrong("resp-password-file", "%v", err)
 	}
 	if len(c.RESP) == 0 && (c.RESPPasswordFile != "" || c.RESPFlush) {
@@ -226,7 +226,7 @@ func order(key string) int {
 }
 
 // memoryProblems finds what is wrong with the segment.
-func (c Config) memoryProblems(all *problems) {
+func memoryProblems(c Config, all *problems) {
 	before := len(*all)
 	if c.Size == 0 {
 		all.add("size", "0 holds nothing: write the bytes for objects, such as 4GiB")
